@@ -173,3 +173,12 @@ def test_every_page_is_in_the_index() -> None:
 def test_the_glossary_is_short() -> None:
     terms = re.findall(r"^(?:\*\*|\| \*\*|### |- \*\*)", (TOP / "docs/glossary.md").read_text(), re.MULTILINE)
     assert 20 <= len(terms) <= 60
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(TOP)))
+def test_each_table_begins_with_a_heading_row(page: Path) -> None:
+    """A blank line ends a table, so rows after it would be shown as text."""
+    lines = re.sub(r"(?ms)^```.*?^```", "", page.read_text()).splitlines()
+    for before, line, after in zip(["", *lines], lines, [*lines[1:], ""], strict=False):
+        if line.startswith("|") and not before.startswith("|"):
+            assert re.fullmatch(r"\|[-:| ]+\|", after), line

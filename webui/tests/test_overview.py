@@ -134,6 +134,11 @@ def test_every_documented_problem_has_a_remedy(beginning: str) -> None:
         assert remedy
 
 
+def test_the_first_password_is_shown_at_a_start_only() -> None:
+    note = Message("accounts-damaged", reason="it is short", path="accounts.db.corrupt").note()
+    assert texts.explained(note)[1].startswith("Restart the board")
+
+
 def test_a_problem_without_a_known_remedy_points_to_the_journal() -> None:
     assert texts.explained(external("it smells; call someone")) == (
         "It smells; call someone.",

@@ -23,6 +23,7 @@ from evenkeel_agent.accounts import (
     SESSION_S,
     Accounts,
 )
+from evenkeel_agent.accounts_db import Database
 from evenkeel_agent.bus import CallError
 from evenkeel_agent.caller import Caller
 from evenkeel_api import errors, interface
@@ -467,6 +468,44 @@ async def test_a_damaged_file_is_set_aside(desk: Desk) -> None:
     assert desk.accounts.problem is None
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_damaged_file_on_a_full_disk_is_reported_when_there_is_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, restarted: bool
+) -> None:
+    """The damaged file is renamed, and there is no space for a new one."""
+    monkeypatch.setattr(accounts_module, "RETRY_S", 0.01)
+    real, full = Database._open, True
+
+    def connect(db: Database) -> sqlite3.Connection:
+        if full and not (tmp_path / "accounts.db").exists():
+            (tmp_path / "accounts.db").touch()
+            raise sqlite3.OperationalError("database or disk is full")
+        return real(db)
+
+    async def run() -> None:
+        nonlocal full
+        (tmp_path / "accounts.db").write_bytes(b"not a database" * 100)
+        monkeypatch.setattr(Database, "_open", connect)
+        desk = await Desk(tmp_path).start()
+        assert desk.accounts.problem
+        assert desk.accounts.problem.code == "accounts-not-saved"
+        full = False
+        if restarted:
+            await desk.again()
+        watching = asyncio.create_task(desk.accounts.watch())
+        async with asyncio.timeout(10):
+            while desk.accounts.problem.code == "accounts-not-saved":
+                await asyncio.sleep(0.01)
+        assert desk.accounts.problem.code == "accounts-damaged"
+        await desk.admin()
+        assert desk.accounts.problem is None
+        await desk.again()
+        assert desk.accounts.problem is None, "reported once"
+        watching.cancel()
+
+    asyncio.run(run())
+
+
 @at_desk
 async def test_log_in_works_on_a_full_disk(
     desk: Desk,
@@ -543,8 +582,11 @@ def test_the_accounts_are_opened_later(tmp_path: Path, monkeypatch: pytest.Monke
         watching = asyncio.create_task(desk.accounts.watch())
         await asyncio.sleep(0.05)
         assert desk.accounts.problem
-        (tmp_path / "accounts.db").rmdir()
-        (tmp_path / "kept").rename(tmp_path / "accounts.db")
+        async with desk.accounts._writing:  # another call uses accounts.db
+            (tmp_path / "accounts.db").rmdir()
+            (tmp_path / "kept").rename(tmp_path / "accounts.db")
+            await asyncio.sleep(0.05)
+            assert desk.accounts.problem
         async with asyncio.timeout(10):
             while desk.accounts.problem:
                 await asyncio.sleep(0.01)

@@ -217,7 +217,8 @@ REMEDIES = {
     "fixed-shares-unreadable": "Check the data partition. The first fixed share that you set replaces the file",
     "accounts-not-saved": "Check the data partition. The agent tries again by itself",
     "data-full": "Remove files that are not needed below /var, or the uploaded bundle on the page Updates",
-    "accounts-damaged": "Log in with the password on the console, and add the users again",
+    "accounts-damaged": "Restart the board, if necessary by its power switch: its console then shows the first password of"
+    " admin. Log in with it, and add the users again",
     "channel-failed": _FAULTS,
     "channels-failed": _FAULTS,
     "channel-degraded": _FAULTS,

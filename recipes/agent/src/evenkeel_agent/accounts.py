@@ -35,7 +35,7 @@ from evenkeel_api.method import Method, Nothing
 from evenkeel_api.roles import ADMIN, Role, includes
 
 from . import backup, passwords
-from .accounts_db import Database
+from .accounts_db import CORRUPT, Database
 from .caller import Caller
 from .tries import Tries
 
@@ -143,15 +143,16 @@ class Accounts:
         while self._db is None:
             await asyncio.sleep(RETRY_S)
             before = self.problem
-            await self.start()
-            if self._db is not None and self.problem is before:
-                self.problem = None
+            async with self._writing:
+                await self.start()
+                if self._db is not None and self.problem is before:
+                    self.problem = None
         await asyncio.Event().wait()
 
     def _load(self) -> None:
         db = self._db = Database(self._path)
         if db.damage:
-            self.problem = Message("accounts-damaged", reason=db.damage, path=self._path + ".corrupt")
+            self.problem = Message("accounts-damaged", reason=db.damage, path=self._path + CORRUPT)
         found = dict(db.rows("SELECT key, value FROM settings"))
         if "key" not in found:
             found["key"] = secrets.token_hex(32)

@@ -4,7 +4,8 @@
 Guarantee: a write is one short transaction. When the call returns, the transaction is on the medium. Writes are rare
 (a log-in, a new weight), so durability is worth some ms. One process writes: the agent, one call at a time.
 
-If the file is damaged, Database renames it to *.corrupt and creates an empty one.
+If the file is damaged, Database renames it to *.corrupt and creates an empty one. On a full disk, a later attempt or a
+later start of the agent creates it, and reports the damage as well.
 """
 
 import contextlib
@@ -55,6 +56,7 @@ TABLES = """
         outcome TEXT NOT NULL
     ) STRICT;
 """
+CORRUPT = ".corrupt"  # the end of the name of a damaged file
 AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
 
 
@@ -63,7 +65,7 @@ class Database:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.damage = ""  # why the previous file was renamed to *.corrupt; "" if it was not
+        self.damage = ""  # why the previous file became *.corrupt; "" if this file is not its successor
         try:
             self._connection = self._open()
         except sqlite3.DatabaseError as error:
@@ -72,7 +74,7 @@ class Database:
             self.damage = str(error)
             for end in ("", "-wal", "-shm"):
                 with contextlib.suppress(FileNotFoundError):
-                    os.rename(path + end, f"{path}{end}.corrupt")  # noqa: PTH104
+                    os.rename(path + end, f"{path}{end}{CORRUPT}")  # noqa: PTH104
             self._connection = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -89,6 +91,8 @@ class Database:
             version: int = connection.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
                 connection.executescript(f"BEGIN; {TABLES} PRAGMA user_version = {SCHEMA}; COMMIT")
+                if not self.damage and os.path.exists(self.path + CORRUPT):  # noqa: PTH110
+                    self.damage = "an earlier attempt to open them noticed it"
             elif version // 100 != SCHEMA // 100:
                 raise sqlite3.DatabaseError(
                     f"it has schema {version}, this agent reads {SCHEMA // 100}xx only"

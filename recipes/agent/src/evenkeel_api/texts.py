@@ -282,5 +282,5 @@ TEXTS = {
     "token-role": "a token cannot have a higher role than its user",
     "accounts-not-saved": "the accounts cannot be saved in {path}: {reason}",
     "accounts-damaged": "the accounts were damaged ({reason}) and are kept in {path};"
-    " the user admin has a new first password, which the board prints on its console",
+    " the user admin has a new first password, which the board prints on its console when it starts",
 }
