@@ -42,6 +42,13 @@ def test_the_page_shows_the_certificate(admin: Browser, agent: FakeAgent) -> Non
     assert (found["fingerprint"], found["own"]) == (agent.certificate.fingerprint, True)
 
 
+def test_the_page_says_where_the_new_fingerprint_is(admin: Browser) -> None:
+    """The console shows a fingerprint only until the first password is changed."""
+    page = admin.get("/system").text
+    assert "on the console" not in page
+    assert "ekctl certificate" in page
+
+
 def test_a_certificate_is_installed_from_one_or_two_files(admin: Browser, agent: FakeAgent) -> None:
     answer = send(admin, certificate="CHAIN", key="KEY")
     assert answer.status_code == 200
