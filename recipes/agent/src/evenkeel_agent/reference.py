@@ -14,6 +14,7 @@ from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.backup import Restore
 from evenkeel_api.features.board import Device, Health, Snapshot, Status
+from evenkeel_api.features.certificate import Certificate
 from evenkeel_api.features.network import Interface, Network, NetworkSettings, Trial
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.system import Journal, Line, System
@@ -186,6 +187,8 @@ def page() -> str:
         f"### Network settings\n\nThe settings of an interface.\n\n{_fields(NetworkSettings)}",
         f"### Change of the network\n\nAn entry of `trial`.\n\n{_fields(Trial)}",
         f"## System\n\nThe answer of `GetSystem`, `SetHostName`, `SetTimeZone` and `SetTimeServers`.\n\n{_fields(System)}",
+        "## Certificate\n\nThe answer of `GetCertificate`, `InstallCertificate` and `MakeCertificate`."
+        f"\n\n{_fields(Certificate)}",
         f"## Journal\n\nThe answer of `GetJournal`.\n\n{_fields(Journal)}",
         f"### Line of the journal\n\nAn entry of `lines`.\n\n{_fields(Line)}",
         f"## Backup\n\nThe answer of `CheckBackup` and `RestoreBackup`.\n\n{_fields(Restore)}",
