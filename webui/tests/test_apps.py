@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import time
 from html import escape
 from typing import TYPE_CHECKING
@@ -191,6 +192,22 @@ def test_refusal_of_the_agent_is_shown(admin: Browser, agent: FakeAgent) -> None
     answer = admin.set_weight("player", "400")
     assert answer.status_code == 403
     assert "The panel may not set weights. The weight is still 100." in answer.text
+
+
+@pytest.mark.parametrize(("action", "value"), [("weight", "400"), ("fixed-share", "30")])
+def test_a_change_that_was_made_is_reported_although_it_cannot_be_undone(
+    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch, action: str, value: str
+) -> None:
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(panel.db, "_insert", full)
+    field = action.replace("-", "_")
+    answer = admin.post(f"/apps/player/{action}", "/apps", htmx=True, **{field: value})
+    assert answer.status_code == 200
+    assert "Nothing was changed" not in answer.text
+    assert getattr(agent.apps[0], field) == int(value)
+    assert 'name="undo"' not in answer.text
 
 
 def test_start_and_stop(admin: Browser, agent: FakeAgent) -> None:

@@ -7,6 +7,7 @@ import html
 import io
 import math
 import re
+import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -462,6 +463,26 @@ def test_a_file_that_cannot_be_restored_says_why(
     answer = send(admin, "/system/restore", backup=bad)
     assert answer.status_code == 422
     assert (agent.system, list(agent.apps)) == before
+
+
+def test_a_restore_without_space_for_the_wear_limit_says_so(
+    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.post("/wear/limit", "/wear", limit="70")
+    admin.set_weight("player", "300")
+    text = saved(admin)
+    admin.set_weight("player", "50")
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(panel.db, "_insert", full)
+    answer = send(admin, "/system/restore", backup=text)
+    assert answer.status_code == 503
+    assert "except the wear limit: it could not be saved (database or disk is full)." in answer.text
+    assert "set the limit to 70 % on the page Wear" in answer.text
+    assert "Nothing was changed" not in answer.text
+    assert agent.apps[0].weight == 300
 
 
 def test_a_part_of_another_panel_changes_nothing(admin: Browser, agent: FakeAgent) -> None:

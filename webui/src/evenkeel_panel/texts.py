@@ -171,6 +171,8 @@ TEXTS = {
     "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
     "backup-missing": "no file is chosen. Choose the file of a backup",
     "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
+    "backup-restored-without-limit": "the settings of the backup are those of the board now, except the wear limit: it could"
+    " not be saved ({reason}). Check whether the data partition is full, then set the limit to {limit} on the page Wear",
     "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",
     "backup-panel": "the backup has settings of another version of the panel, so its wear limit cannot be read."
     " Nothing was changed",

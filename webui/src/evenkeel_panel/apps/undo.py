@@ -7,6 +7,8 @@ still the present one, so an undo never replaces a value that somebody else has 
 
 from __future__ import annotations
 
+import logging
+import sqlite3
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from ..db import Database
 
 FIELDS = ("weight", "fixed_share")
+_log = logging.getLogger(__name__)
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -34,9 +37,16 @@ def _key(app: str, field: str) -> str:
 
 
 def remember(db: Database, app: str, field: str, before: int, after: int, at: int) -> None:
-    """Save that FIELD of APP has changed. If the value is the same as before, the last saved change stays."""
-    if before != after:
+    """Save that FIELD of APP has changed. If the value is the same as before, the last saved change stays.
+
+    It does not fail, because the change itself has been made. If it cannot be saved, it cannot be undone.
+    """
+    if before == after:
+        return
+    try:
         db.set_setting(_key(app, field), msgspec.json.encode(Change(before, after, at)).decode())
+    except sqlite3.Error as error:
+        _log.error("the change of %s of %s cannot be undone, because it is not saved: %s", field, app, error)
 
 
 def last(db: Database, app: App, field: str) -> Change | None:

@@ -8,10 +8,11 @@ the panel stores nothing.
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 
-from flask import Response, render_template, request
+from flask import Response, current_app, render_template, request
 
 from .. import texts
 from ..agent import AgentRefused
@@ -108,5 +109,10 @@ def restore() -> tuple[str, int]:
         return page_with(422, message=texts.text(error.code, **error.parameters), **more)
     except AgentRefused as error:
         return refused(error, field="file")
-    panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
+    try:
+        panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
+    except sqlite3.Error as error:
+        current_app.logger.error("the wear limit of a backup is not saved: %s", error)
+        message = texts.text("backup-restored-without-limit", limit=_shown(percent), reason=error)
+        return page_with(503, message=message, kind="bad")
     return page_with(message=texts.text("backup-restored"), kind="ok")
