@@ -48,7 +48,7 @@ def test_a_later_change_of_the_password_does_not(admin: Browser) -> None:
 
 
 def test_all_steps_in_order(admin: Browser) -> None:
-    assert "not set up yet" in bar(admin, "/")
+    assert "The set-up of this board has not begun" in bar(admin, "/")
     assert [bar(admin, path) for path in ("/system", "/network", "/alerts", "/account", "/apps")] == [""] * 5
     step = admin.post("/setup/step", "/setup", step="name").location
     for number, expected in enumerate(model.STEPS, 1):
@@ -99,7 +99,47 @@ def test_only_an_administrator_is_offered_the_set_up(app: Flask, admin: Browser)
     assert ben.get("/setup").status_code == ben.get("/setup.json").status_code == 403
     for path in ("/setup/step", "/setup/next", "/setup/end"):
         assert ben.post(path, "/account", step="name").status_code == 403
-    assert "not set up yet" in bar(admin, "/")
+    assert "The set-up of this board has not begun" in bar(admin, "/")
+
+
+def forget(panel: Panel) -> None:
+    """Make the board one without a progress: an update from an earlier version, or a damaged settings.db."""
+    panel.db._values.pop(model.KEY)
+
+
+def test_a_board_in_use_is_not_offered_the_set_up(admin: Browser, panel: Panel) -> None:
+    forget(panel)
+    assert bar(admin, "/") == ""
+    page = admin.get("/setup").text
+    assert "Set up this board" in page
+    assert "Do not offer" not in page
+    assert (admin.get("/setup.json").json or {})["state"] == "not-offered"
+    assert admin.post("/setup/step", "/setup", step="alerts").location == "/alerts"
+    assert "step 4 of 5" in bar(admin, "/alerts")
+
+
+@pytest.mark.parametrize("in_use", [False, True])
+def test_a_further_administrator_is_not_led_to_the_set_up(
+    app: Flask, admin: Browser, panel: Panel, in_use: bool
+) -> None:
+    if in_use:
+        forget(panel)
+    first = re.search(
+        r"first password ([-a-z0-9]+)", admin.post("/users", "/users", name="ben", role="admin").text
+    )
+    assert first
+    ben = Browser(app.test_client(), admin.state)
+    ben.log_in(first[1], user="ben")
+    done = ben.post("/password", "/password", current=first[1], new=PASSWORD + "b", confirm=PASSWORD + "b")
+    assert done.location == "/apps?changed=1"
+    assert (bar(ben, "/") == "") == in_use
+
+
+def test_a_restored_board_is_not_offered_the_set_up(admin: Browser, panel: Panel) -> None:
+    backup = admin.post("/system/backup", "/system", password=PASSWORD).text
+    assert bar(admin, "/")
+    assert admin.post("/system/restore", "/system", backup=backup).status_code == 200
+    assert panel.db.setting(model.KEY) == model.ENDED
 
 
 def test_an_unknown_step_is_refused(admin: Browser, panel: Panel) -> None:
@@ -107,13 +147,14 @@ def test_an_unknown_step_is_refused(admin: Browser, panel: Panel) -> None:
         answer = admin.post(path, "/setup", step="colour")
         assert answer.status_code == 422
         assert "Choose one of: name, time, network, alerts, code." in answer.text
-    assert panel.db.setting(model.KEY) is None
+    assert panel.db.setting(model.KEY) == model.OFFERED
 
 
 @pytest.mark.parametrize(
     ("saved", "expected"),
     [
-        (None, ("new", "")),
+        (None, ("not-offered", "")),
+        ("offered", ("new", "")),
         ("ended", ("ended", "")),
         ("alerts", ("open", "alerts")),
         ("later", ("open", "name")),

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_api.messages import Note
-from evenkeel_api.roles import ADMIN, includes
 from flask import (
     Blueprint,
     Response,
@@ -27,7 +26,7 @@ from flask import (
 from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, by_htmx, by_token, call, client, panel, secret
-from ..setup.views import offered as set_up_offered
+from ..setup.views import offer as offer_set_up
 
 if TYPE_CHECKING:
     from evenkeel_api.features.accounts import Login
@@ -156,7 +155,6 @@ def _retry(error: AgentError) -> dict[str, str]:
 @blueprint.route("/password", methods=["GET", "POST"])
 def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
     page: dict[str, Any] = {"first": g.identity.must_change, "user": g.identity.user}
-    new_board = g.identity.must_change and includes(g.identity.role, ADMIN) and set_up_offered()
     if request.method == "GET":
         return render_template("account/password.html", **page)
     current, new, confirm = (request.form.get(name, "")[:256] for name in ("current", "new", "confirm"))
@@ -169,6 +167,7 @@ def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
         field = "new" if getattr(error, "kind", "") == "PasswordRefused" else "current"
         page |= {"field": field, "error": str(error)}
         return render_template("account/password.html", **page), error.http, _retry(error)
+    new_board = page["first"] and offer_set_up(page["user"])
     return _open(opened, "setup.page" if new_board else "apps.page", changed=1)
 
 

@@ -4,7 +4,9 @@
 The steps are the existing pages with their forms. A bar above each of them leads to the next one, so the set-up adds no
 second way to change a setting. Whether a step was done or skipped makes no difference: a person may do it later.
 
-The progress is one text in settings.db: the name of the present step, or ENDED. Without it, the set-up is offered.
+The progress is one text in settings.db: OFFERED, the name of the present step, or ENDED. It begins as OFFERED when FIRST_USER
+replaces the first password. A board without a progress is not new: it has been updated from a version without the set-up, or
+its settings.db was damaged. So the set-up is not offered there, and can be opened on the page System.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from dataclasses import dataclass
 from evenkeel_api.schema import Struct
 
 KEY = "setup"
+OFFERED = "offered"
 ENDED = "ended"
+NOT_OFFERED = "not-offered"
+FIRST_USER = "admin"  # whose first password is on the console of a new board
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +64,19 @@ class SetUpStep(Struct, frozen=True):
 class SetUpPage(Struct, frozen=True):
     """The answer of /setup.json."""
 
-    state: str  # new: not begun; open: the step `step` is next; ended: finished, or not wanted
+    # new: not begun; open: the step `step` is next; ended: finished, or not wanted; not-offered: the board is not new
+    state: str
     step: str  # empty unless the state is open
     steps: list[SetUpStep]
 
 
 def state(saved: str | None) -> tuple[str, str]:
     """State and step of the set-up whose progress is SAVED. An unknown step, of a newer panel, counts as the first."""
+    if saved is None:
+        return NOT_OFFERED, ""
     if saved == ENDED:
         return ENDED, ""
-    if saved is None:
+    if saved == OFFERED:
         return "new", ""
     return "open", saved if saved in NAMES else NAMES[0]
 

@@ -32,9 +32,15 @@ def _check() -> None:
         abort(403, texts.text("setup-role"))
 
 
-def offered() -> bool:
-    """Whether the set-up is neither finished nor dismissed."""
-    return model.state(panel().db.setting(model.KEY))[0] != model.ENDED
+def _offered(state: str) -> bool:
+    return state not in (model.ENDED, model.NOT_OFFERED)
+
+
+def offer(user: str) -> bool:
+    """USER has replaced a first password. Offer the set-up if the board is new. Returns whether it is offered."""
+    if user != model.FIRST_USER:
+        return False
+    return _offered(model.state(panel().db.own_setting(model.KEY, model.OFFERED))[0])
 
 
 @blueprint.app_context_processor
@@ -45,7 +51,7 @@ def _bar() -> dict[str, Any]:
     if page not in pages or not _admin():
         return {"setup_bar": None}
     state, name = model.state(panel().db.setting(model.KEY))
-    if state == model.ENDED or (state == "new" and page != "overview.page"):
+    if not _offered(state) or (state == "new" and page != "overview.page"):
         return {"setup_bar": None}
     at = model.NAMES.index(name) if name else 0
     after = model.following(name) if name else ""

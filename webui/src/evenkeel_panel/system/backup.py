@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, render_template, request
@@ -17,6 +18,8 @@ from flask import Response, current_app, render_template, request
 from .. import texts
 from ..agent import AgentRefused
 from ..context import call, panel
+from ..setup.model import ENDED
+from ..setup.model import KEY as SETUP_KEY
 from ..wear.views import LIMIT_KEY, limit
 from .model import BadInput
 from .views import blueprint, page_with, refused
@@ -109,6 +112,8 @@ def restore() -> tuple[str, int]:
         return page_with(422, message=texts.text(error.code, **error.parameters), **more)
     except AgentRefused as error:
         return refused(error, field="file")
+    with suppress(sqlite3.Error):  # a restored board is not new
+        panel().db.set_setting(SETUP_KEY, ENDED)
     try:
         panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
     except sqlite3.Error as error:
