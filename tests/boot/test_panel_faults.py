@@ -29,6 +29,7 @@ AGENT, HISTORY, PANEL, NGINX = (
 )
 SETTINGS = "/var/lib/evenkeel-panel/settings.db"
 ACCOUNTS = "/var/lib/evenkeel-agent/accounts.db"
+TLS = "/var/lib/evenkeel/tls"
 FILLER = "/data/filler"
 APPS = "evenkeel-player.service evenkeel-loader.service"
 MEMORY_KB = 140_000  # largest memory of agent, history, panel and nginx together; shared pages count once
@@ -254,13 +255,14 @@ def test_damaged_history(board: Board, visitor: Visitor) -> None:
 
 @DAMAGED["accounts"]
 def test_damaged_accounts(board: Board, visitor: Visitor) -> None:
-    """The console has a new first password."""
+    """The console has a new first password when the board starts again."""
     damage(board, AGENT, ACCOUNTS)
     board.run(f"systemctl start {AGENT}")
     until("reported", lambda: "accounts-damaged" in board.problems())
     before = board.first_password()
-    board.run("systemctl restart evenkeel-first-password.service")
-    until("a first password", lambda: board.first_password() != before, 30)
+    board.reboot()
+    until("a first password", lambda: board.first_password() != before, 120)
+    board.health()
     visitor.first_log_in(board.first_password())
     until("the overview is shown", lambda: 'action="/logout"' in visitor.get("/"))
     assert "accounts-damaged" not in board.problems()
@@ -314,23 +316,47 @@ def test_a_clock_that_is_set_back_a_day(board: Board, visitor: Visitor) -> None:
     assert healthy(board)
 
 
-def test_a_new_certificate_is_served_and_the_helper_can_be_killed(board: Board) -> None:
-    def served() -> str:
-        return ssl.get_server_certificate(("127.0.0.1", board.port), timeout=30)
+def served(board: Board) -> str:
+    """The certificate that nginx serves."""
+    return ssl.get_server_certificate(("127.0.0.1", board.port), timeout=30)
 
-    before = served()
+
+def test_a_new_certificate_is_served(board: Board) -> None:
+    before = served(board)
     found = json.loads(board.run("ekctl make-certificate --json"))
     assert found["own"] is True
-    until("the new certificate is served", lambda: served() != before, 30)
+    until("the new certificate is served", lambda: served(board) != before, 30)
     assert json.loads(board.run("ekctl certificate --json")) == found
     assert board.try_run("ekctl install-certificate /etc/hostname")[0] == 1
-    board.run(
-        "(sleep 0.3; systemctl kill --signal=KILL evenkeel-certificate.service) & ekctl make-certificate || true"
+    assert board.run(f"stat -c %U:%G:%a {TLS} {TLS}/key.pem").split() == [
+        "evenkeel-certificate:root:2750",
+        "evenkeel-certificate:root:640",
+    ]
+
+
+def test_the_certificate_helper_is_killed_during_a_change(board: Board) -> None:
+    """The next process puts the old certificate back."""
+    before = served(board)
+    files = board.run(f"sha256sum {TLS}/key.pem {TLS}/cert.pem")
+    failed = board.try_run(
+        f"(until [ -e {TLS}/before.pem ]; do :; done;"
+        " systemctl kill --signal=KILL evenkeel-certificate.service) & ekctl make-certificate; ended=$?; wait; (exit $ended)"
     )
-    until("the web server answers", lambda: healthy(board))
-    # the pair is complete
+    assert failed[0], failed
+    assert "the certificate may have changed" in failed[1]
+    until("the old files are back", lambda: board.try_run(f"test -e {TLS}/before.pem")[0] == 1, 60)
+    assert board.run(f"sha256sum {TLS}/key.pem {TLS}/cert.pem") == files
+    until("the old certificate is served", lambda: served(board) == before, 60)
     board.run("nginx -t")
-    assert served()
+    assert healthy(board)
+
+
+def test_the_certificate_helper_may_order_nothing_but_a_reload_of_nginx(board: Board) -> None:
+    order = "setpriv --reuid=evenkeel-certificate --regid=evenkeel-certificate --clear-groups systemctl --no-ask-password"
+    board.run(f"{order} reload nginx.service")
+    for other in ("restart nginx.service", "stop nginx.service", "reload evenkeeld.service", "reboot"):
+        assert board.try_run(f"{order} {other}")[0], other
+    assert healthy(board)
 
 
 def test_nothing_failed(board: Board) -> None:
