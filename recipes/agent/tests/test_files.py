@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from evenkeel_common.files import remove, replace
+from evenkeel_common.files import host_name, remove, replace
 
 
 def test_a_file_is_replaced_and_only_its_owner_may_read_it(tmp_path: Path) -> None:
@@ -68,3 +68,12 @@ def test_a_file_is_removed_and_its_folder_is_flushed(tmp_path: Path, monkeypatch
     break_fsync(monkeypatch, stat.S_IFDIR)
     remove(str(file))
     assert not file.exists()
+
+
+def test_the_name_of_the_board_is_that_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel has the name of the start of a service that has ProtectHostname=."""
+    monkeypatch.setattr("socket.gethostname", lambda: "old")
+    file = tmp_path / "hostname"
+    assert host_name(str(file)) == "old"
+    file.write_text("press-7\n")
+    assert host_name(str(file)) == "press-7"
