@@ -22,7 +22,8 @@ from evenkeel_agent import registry
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import Alerts
 from evenkeel_agent.bus import CallError
-from evenkeel_agent.network import Network
+from evenkeel_agent.helper import result
+from evenkeel_agent.network import HELPER_UNIT, Network
 from evenkeel_agent.network_helper import Clock, Helper
 from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
@@ -41,7 +42,7 @@ from msgspec.structs import replace
 from .agent import AgentError, AgentRefused, AgentUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
 FIRST_PASSWORD = "abcd-efgh-jkmn"  # noqa: S105  (of a fake board)
 FLASH_BPS = 82e6  # bandwidth of the fake flash, shared by all apps
@@ -197,11 +198,12 @@ class FakeNetwork(Network):
             rows.append({**row, "NetworkFile": str(own)} if own.exists() else row)
         return json.dumps({"Interfaces": rows})
 
-    async def _send(self, packet: bytes) -> bytes:
+    async def _order(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.gone:
-            raise FileNotFoundError(2, "No such file or directory")
+            reason = "No such file or directory"
+            raise errors.Failed("network-unreachable", path="/run/x", reason=reason, unit=HELPER_UNIT)
         self._helper.work()
-        return self._helper.answer(packet)
+        return result(self._helper.answer(json.dumps(order).encode()))
 
 
 def demo_recorder() -> Recorder:

@@ -27,10 +27,7 @@ async def order(
     """
     sent = asyncio.Event()
     try:
-        answer = json.loads(await _send(path, json.dumps(request).encode(), timeout_s, sent))
-        if "error" not in answer:
-            return dict(answer)
-        code, parameters, kind = answer["error"], answer["parameters"], answer["kind"]
+        return result(await _send(path, json.dumps(request).encode(), timeout_s, sent))
     except (OSError, TimeoutError) as error:
         late = not isinstance(error, OSError) or not error.strerror
         reason = "it did not answer in time" if late else why(error)
@@ -39,7 +36,17 @@ async def order(
     except (ValueError, LookupError, TypeError) as error:
         reason = "it ended without an answer"
         raise errors.Failed(unanswered or unreachable, path=path, reason=reason, unit=unit) from error
-    raise _KINDS.get(kind, errors.Failed)(code, **parameters)
+
+
+def result(packet: bytes) -> dict[str, Any]:
+    """The answer in PACKET. Raises AgentError if the helper refused the order.
+
+    If PACKET is no answer, it raises ValueError, LookupError or TypeError.
+    """
+    answer = json.loads(packet)
+    if "error" not in answer:
+        return dict(answer)
+    raise _KINDS.get(answer["kind"], errors.Failed)(answer["error"], **answer["parameters"])
 
 
 async def _send(path: str, packet: bytes, timeout_s: float, sent: asyncio.Event) -> bytes:
