@@ -246,6 +246,21 @@ def test_hsts_is_not_sent_with_a_certificate_that_may_be_undone(
     assert web.hsts == [False, False]
 
 
+def test_hsts_does_not_begin_at_a_boot_that_cannot_undo_the_change(
+    tls: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Path) -> bool:
+        raise OSError("no")
+
+    chain, key = authority.board()
+    firstboot.keep(tls)
+    firstboot.put(tls, key.encode(), chain.encode())
+    monkeypatch.setattr(firstboot, "undo", fail)
+    firstboot.ensure_certificate(tls)
+    assert (tls / "cert.pem").read_text() == chain
+    assert not (tls / "hsts.conf").exists()
+
+
 def test_hsts_comes_back_with_the_old_certificate(
     helper: Helper, tls: Path, web: Web, authority: Authority
 ) -> None:

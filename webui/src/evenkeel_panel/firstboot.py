@@ -137,6 +137,8 @@ def ensure_certificate(tls: Path) -> None:
         _report(f"the old certificate cannot be put back: {error}")
     if not _is_pair(key, cert):
         _make_certificate(key, cert)
+    if (tls / BEFORE).exists():
+        return  # a later undo() may replace the pair, so HSTS must not begin
     try:
         set_hsts(tls)
     except OSError as error:
