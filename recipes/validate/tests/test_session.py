@@ -227,6 +227,22 @@ def test_one_validation_at_a_time(root: Path, launcher: board.Groups) -> None:
     assert list((root / "data").iterdir()) == []
 
 
+def test_a_scheduler_whose_module_is_not_loaded_is_offered(root: Path, launcher: board.Groups) -> None:
+    """The kernel of the board lists no such scheduler: all but evenkeel are modules that nothing has loaded yet."""
+    run = make(root, launcher, schedulers=["kyber"])
+    (run.queue / "scheduler").write_text("none [evenkeel]\n")
+    asked = []
+
+    def modprobe(arguments: list[str]) -> tuple[int, str]:
+        asked.append(arguments[-1])
+        return (0 if arguments[-1] == "kyber-iosched" else 1), ""
+
+    run.run_program = modprobe
+    assert run.schedulers() == ["evenkeel", "none", "kyber"]
+    assert asked == ["bfq-iosched", "mq-deadline-iosched", "kyber-iosched"]
+    run.make_plan()
+
+
 def test_a_scheduler_that_the_kernel_lacks_is_refused(root: Path, launcher: board.Groups) -> None:
     with pytest.raises(ValidateError, match="no scheduler cfq for mmcblk0; it has: evenkeel, bfq"):
         make(root, launcher, schedulers=["cfq"]).make_plan()

@@ -142,11 +142,21 @@ class Session:
         return self.places.sys / "block" / self.request.target.disk / "queue"
 
     def schedulers(self) -> list[str]:
-        """All schedulers that the kernel offers for the disk, the active one first."""
+        """All schedulers that the kernel offers for the disk, the active one first.
+
+        A scheduler may be a module that is not loaded. The kernel does not list it, but loads it when it is chosen.
+        """
         line = read_line(str(self.queue / "scheduler"))
         active = active_scheduler(line)
         offered = line.replace("[", " ").replace("]", " ").split()
-        return [active, *(name for name in OTHERS if name in offered and name != active)]
+        return [active, *(n for n in OTHERS if n != active and (n in offered or self._is_module(n)))]
+
+    def _is_module(self, scheduler: str) -> bool:
+        """Whether the kernel has a module for a scheduler, by the alias with which it asks for one."""
+        try:
+            return self.run_program(["modprobe", "--dry-run", "--quiet", f"{scheduler}-iosched"])[0] == 0
+        except OSError:  # there is no modprobe
+            return False
 
     def make_plan(self) -> Plan:
         have, reasons = self._needs()
