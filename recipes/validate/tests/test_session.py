@@ -20,13 +20,14 @@ from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.plan import Profile
 from evenkeel_validate.session import Places, Request, Session
 from evenkeel_validate.target import Target
+from sample import sample
 
 
 def few() -> list[Case]:
     """A case of each kind that needs fio alone, all of them short."""
     read, write = Job("job", "read", "1m"), Job("job", "write", "1m")
     a, b = Job("a", "read", "1m", 1, 200), Job("b", "read", "1m", 1, 100)
-    short: Mapping[str, Any] = {"settle": 0.4, "seconds": 0.5}
+    short: Mapping[str, Any] = {"settle": 0.2, "seconds": 0.3}
     return [
         Case("device.sequential-read.1m.qd1", "limit", "reads", (read,), **short),
         Case("device.sequential-write.1m.qd1", "limit", "writes", (write,), settle=0, seconds=3, written=8 * MB),
@@ -35,7 +36,7 @@ def few() -> list[Case]:
              **short),
         Case("fair.read.1m", "ratio", "2:1", (a, b), needs=cases.GROUPS, compared=True, paper={"ratio": 1.96}, **short),
         Case("fair.write.8m", "ratio", "2:1", (replace(a, rw="write"), replace(b, rw="write")), settle=0.5, seconds=9,
-             written=40 * MB, needs=cases.GROUPS),
+             written=20 * MB, needs=cases.GROUPS),
         Case("promise.small-medium", "promise", "unequal", (a, b), needs=cases.GROUPS, **short),
         Case("regulate.30", "fixed", "fixed", (replace(a, fixed=30), b), needs=cases.GROUPS | {"evenkeel"}, **short),
     ]  # fmt: skip
@@ -87,9 +88,13 @@ def value(found: report.Report, id_: str) -> float:
 def test_a_run_measures_all_cases_and_restores_everything(root: Path, launcher: board.Groups) -> None:
     before = board.values(root / "sys")
     run = make(root, launcher, schedulers=["bfq"])
-    found = run.run(run.make_plan())
+    made = run.make_plan()
+    found = run.run(made)
     assert (found.state, found.reason, found.skipped, found.not_restored) == ("complete", "", {}, [])
     clean(root, before)
+    # the wear is what was announced
+    assert found.announced["written"] == made.total == 64 * MB + 28 * MB
+    assert found.written == pytest.approx(made.total, rel=0.05)
     # The fake fio moves bytes in proportion to the weights. Its rates depend on a busy host; test_measure.py has exact ones.
     for id_, about in {
         "fair.read.1m.ratio": 2, "fair.write.8m.ratio": 2, "promise.small-medium.least": 1.5, "regulate.30.accuracy": 333,
@@ -102,14 +107,6 @@ def test_a_run_measures_all_cases_and_restores_everything(root: Path, launcher: 
     assert ("a", 200, 30) in launcher.started
     assert report.read(root / "state/runs" / found.id) == found
     assert "fair.read.1m" in (root / "state/runs" / found.id / "report.html").read_text()
-
-
-def test_the_wear_is_what_was_announced(root: Path, launcher: board.Groups) -> None:
-    run = make(root, launcher)
-    made = run.make_plan()
-    found = run.run(made)
-    assert found.announced["written"] == made.total == 64 * MB + 48 * MB
-    assert found.written == pytest.approx(made.total, rel=0.05)
 
 
 def test_the_budget_ends_the_run(root: Path, launcher: board.Groups) -> None:
@@ -127,7 +124,7 @@ def test_the_budget_ends_the_run(root: Path, launcher: board.Groups) -> None:
 def test_a_group_that_writes_stops_at_its_bytes(root: Path, launcher: board.Groups) -> None:
     """Two loads share the bytes of a case, so neither may write them all. The case ends at their sum, within 1 %."""
     only = [c for c in few() if c.name == "fair.write.8m"]
-    big = replace(only[0], written=100 * MB, seconds=20)
+    big = replace(only[0], written=50 * MB, seconds=20)
     profile = replace(PROFILE, cases=lambda: [big])
     run = make(root, launcher, profile=profile)
     made = run.make_plan()
@@ -267,12 +264,12 @@ run.run(run.make_plan())
 """
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", sample("moment of kill -9", range(12)))
 def test_kill_9_at_a_random_moment(root: Path, launcher: board.Groups, seed: int) -> None:
     """Whatever the run was doing: `restore` undoes it, and the report that is left says that the run was interrupted."""
     before = board.values(root / "sys")
     process = subprocess.Popen([sys.executable, "-c", RUN, str(root), str(Path(__file__).parent), *sys.path])
-    time.sleep(0.25 + random.Random(seed).random() * 5)  # noqa: S311
+    time.sleep(0.25 + (seed + random.Random(seed).random()) * 0.3)  # noqa: S311
     process.kill()
     process.wait()
     here = places(root)
