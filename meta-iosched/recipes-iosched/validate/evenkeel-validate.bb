@@ -15,6 +15,7 @@ EVENKEEL_COMPONENT = "recipes/validate"
 SYSTEMD_SERVICE:${PN} = "evenkeel-validate-restore.service"
 
 FILES:${PN} += "\
+    ${nonarch_libdir}/evenkeel \
     ${systemd_system_unitdir} \
     ${PYTHON_SITEPACKAGES_DIR} \
 "
@@ -26,6 +27,7 @@ RDEPENDS:${PN} = "\
     evenkeel-loads \
     fio \
     smartmontools \
+    python3-asyncio \
     python3-core \
     python3-datetime \
     python3-fcntl \

@@ -7,13 +7,17 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from evenkeel_agent.settings import Settings
 from evenkeel_validate.loads import SLICE
+from evenkeel_validate.service import FOLDER, ORDER, RUN_UNIT
 from evenkeel_validate.session import Places
 
 COMPONENT = Path(__file__).resolve().parent.parent
 TOP = COMPONENT.parents[1]
-UNIT = COMPONENT / "data/evenkeel-validate-restore.service"
-EXPOSURE = 2.0  # the highest accepted exposure level of systemd-analyze security (0 is best, 10 is worst)
+DATA = COMPONENT / "data"
+UNIT = DATA / "evenkeel-validate-restore.service"
+# the highest accepted exposure level of systemd-analyze security (0 is best, 10 is worst)
+EXPOSURE = {UNIT.name: 2.0, "evenkeel-validate.service": 2.0, RUN_UNIT: 4.0}
 
 
 def test_the_readme_has_every_source_file() -> None:
@@ -47,15 +51,66 @@ def test_the_image_has_the_programs_that_a_run_needs() -> None:
         assert re.search(rf"^    {name} \\$", recipe, re.MULTILINE), name
 
 
-def test_the_unit_is_hardened() -> None:
+def test_only_the_agent_orders_validations_and_the_helper_has_no_capability() -> None:
+    listener = (DATA / "evenkeel-validate.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().validate_socket}\n" in listener
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in listener
+    lines = (DATA / "evenkeel-validate.service").read_text().splitlines()
+    assert {
+        "CapabilityBoundingSet=",
+        "ProtectSystem=strict",
+        "PrivateDevices=yes",
+        "PrivateNetwork=yes",
+    } <= set(lines)
+    assert f"ReadWritePaths=-{FOLDER}" in lines
+    agent = (TOP / "recipes/agent/data/evenkeeld.service").read_text()
+    for name in ("After", "Wants"):
+        assert re.search(rf"^{name}=.*\bevenkeel-validate\.socket\b", agent, re.MULTILINE)
+
+
+def test_a_run_survives_the_helper_and_restores_after_a_kill() -> None:
+    run = (DATA / RUN_UNIT).read_text()
+    places = Places()
+    assert f"EnvironmentFile={places.run / ORDER}\n" in run
+    assert "ExecStart=/usr/bin/ek-validate run --yes $OPTIONS\n" in run
+    assert "ExecStopPost=/usr/bin/ek-validate restore\n" in run
+    assert "SuccessExitStatus=3 4\n" in run
+    for name in (RUN_UNIT, "evenkeel-validate.service"):
+        text = (DATA / name).read_text()
+        # systemd ends units that are bound to each other together
+        assert not re.search(
+            r"^(BindsTo|PartOf|Requires)=.*(evenkeeld|run\.service|panel)", text, re.MULTILINE
+        )
+        assert f"StateDirectory={places.state.name}\n" in text
+        assert f"RuntimeDirectory={places.run.name}\n" in text
+        assert "RuntimeDirectoryPreserve=yes\n" in text
+
+
+@pytest.mark.parametrize("name", EXPOSURE)
+def test_systemd_accepts_the_unit(tmp_path: Path, name: str) -> None:
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    for path in DATA.glob("evenkeel*.*"):
+        text = re.sub(r"^(ExecStart|ExecStopPost)=.*", r"\1=/bin/true", path.read_text(), flags=re.MULTILINE)
+        (tmp_path / path.name).write_text(text)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(tmp_path / name)], capture_output=True, text=True
+    )
+    if "Failed to initialize manager" in done.stderr:
+        pytest.skip(f"systemd-analyze cannot run here: {done.stderr.strip()}")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("name", EXPOSURE)
+def test_the_unit_is_hardened(name: str) -> None:
     if not shutil.which("systemd-analyze"):
         pytest.skip("systemd-analyze is not installed")
     done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
+        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(DATA / name)],
         capture_output=True,
         text=True,
     )
     found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
     if not found:
         pytest.skip(f"systemd-analyze cannot run here: {done.stderr.strip()}")
-    assert float(found[1]) <= EXPOSURE, done.stdout
+    assert float(found[1]) <= EXPOSURE[name], done.stdout

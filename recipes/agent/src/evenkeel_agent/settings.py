@@ -89,5 +89,10 @@ class Settings:
         return self.path("/run/evenkeel/journal")
 
     @property
+    def validate_socket(self) -> str:
+        """The socket on which ek-validation receives orders."""
+        return self.path("/run/evenkeel/validate")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

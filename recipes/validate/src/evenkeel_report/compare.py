@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from evenkeel_report.names import natural, number, state
 from evenkeel_report.row import Row
@@ -15,10 +16,31 @@ NOISE = 0.01
 Key = tuple[str, str]
 
 
-def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]:
-    """(text for a terminal, ids of the figures that became worse or are gone).
+@dataclass(frozen=True)
+class Change:
+    """A figure that differs. `share`: the change in percent, empty if it is not meaningful."""
 
-    Figures with the same id and kernel are compared. A figure is worse when
+    name: str
+    before: str
+    after: str
+    share: str
+    verdict: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`compared`: number of figures that both have. `worse`, `gone`: ids. The other lists are for a reader."""
+
+    changed: list[Change]
+    only_before: list[str]
+    only_after: list[str]
+    compared: int
+    worse: list[str]
+    gone: list[str]
+
+
+def compare(before: Sequence[Row], after: Sequence[Row]) -> Comparison:
+    """Compare figures with the same id and kernel. A figure is worse when
       - it moved by more than 1 % in the wrong direction,
       - it is farther outside the range that is its target,
       - it is no longer a number, or
@@ -28,7 +50,7 @@ def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]
     """
     old, new = _by_key(before), _by_key(after)
     kernels = len({k for _, k in (*old, *new)}) > 1
-    changed: list[tuple[str, str, str, str, str]] = []
+    changed: list[Change] = []
     regressions: list[str] = []
     order = sorted((k for k in old if k in new), key=lambda k: (natural(k[0]), natural(k[1])))
     for k in order:
@@ -44,24 +66,36 @@ def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]
         if verdict.startswith("worse"):
             regressions.append(now.id)
         share = "" if change is None else f"{100 * change:+.1f} %"
-        changed.append((_name(k, kernels), number(was.value), number(now.value), share, verdict))
+        changed.append(Change(_name(k, kernels), number(was.value), number(now.value), share, verdict))
+    only_before, only_after = (
+        [
+            f"{_name(k, kernels)} {_suffix(here[k])}".rstrip()
+            for k in sorted((k for k in here if k not in there), key=lambda k: (natural(k[0]), natural(k[1])))
+        ]
+        for here, there in ((old, new), (new, old))
+    )
+    gone = [k[0] for k in old if k not in new]
+    return Comparison(changed, only_before, only_after, len(order), regressions, gone)
 
-    lines = _columns([("figure", "before", "after", "change", ""), *changed]) if changed else []
+
+def render(before: Sequence[Row], after: Sequence[Row]) -> tuple[str, list[str]]:
+    """(text for a terminal, ids of the figures that became worse or are gone)."""
+    found = compare(before, after)
+    table = [(c.name, c.before, c.after, c.share, c.verdict) for c in found.changed]
+    lines = _columns([("figure", "before", "after", "change", ""), *table]) if table else []
     if lines:
         lines.append("")
-    for heading, here, there in (("only before", old, new), ("only after", new, old)):
-        alone = sorted((k for k in here if k not in there), key=lambda k: (natural(k[0]), natural(k[1])))
-        lines += [f"{heading}: {_name(k, kernels)} {_suffix(here[k])}".rstrip() for k in alone]
-    worse = len(regressions)
-    gone = [k[0] for k in old if k not in new]
-    better = sum(c[4] == "better" for c in changed)
-    figures = "1 figure" if len(order) == 1 else f"{len(order)} figures"
+    lines += [f"only before: {text}" for text in found.only_before]
+    lines += [f"only after: {text}" for text in found.only_after]
+    worse, changed = len(found.worse), len(found.changed)
+    better = sum(c.verdict == "better" for c in found.changed)
+    figures = "1 figure" if found.compared == 1 else f"{found.compared} figures"
     lines.append(
         f"{figures} compared: {worse} worse, {better} better, "
-        f"{len(changed) - worse - better} changed otherwise, "
-        f"{len(order) - len(changed)} within 1 %, {len(gone)} gone"
+        f"{changed - worse - better} changed otherwise, "
+        f"{found.compared - changed} within 1 %, {len(found.gone)} gone"
     )
-    return "\n".join(lines) + "\n", [*regressions, *gone]
+    return "\n".join(lines) + "\n", [*found.worse, *found.gone]
 
 
 def relative(was: float, now: float) -> float | None:

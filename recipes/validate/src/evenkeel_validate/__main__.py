@@ -37,7 +37,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ek-validate", description="Measures a flash device and its scheduler."
     )
-    parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument("--version", action="version", version=version())
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     run = commands.add_parser("run", parents=[common], help="run a validation")
     run.add_argument("--profile", choices=plan.PROFILES, default="quick", help="default: quick")
@@ -103,7 +103,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _version() -> str:
+def version() -> str:
     for path in (Path(__file__).parent / "VERSION", Path(__file__).parents[4] / "VERSION"):
         if path.is_file():
             return path.read_text().strip()
@@ -152,7 +152,7 @@ def _run(args: argparse.Namespace, places: Places) -> int:
         [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
     )  # fmt: skip
     say = _nothing if args.json else _say
-    run = Session(places, launcher, request, _version(), say, grouped)
+    run = Session(places, launcher, request, version(), say, grouped)
     made = run.make_plan()
     if not made.steps:
         reasons = "; ".join(f"{name}: {why_}" for name, why_ in made.skipped.items())

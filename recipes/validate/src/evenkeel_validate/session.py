@@ -268,6 +268,8 @@ class Session:
         budget = Budget(made.total)
         started = _device_written(disk)
         current: dict[str, Any] = {"id": found.id, "count": len(made.steps), "seconds_planned": made.seconds}
+        # seconds since `begin` at which the run will end, as far as is known
+        expected = float(made.seconds)
 
         def check() -> None:
             if self._stop:
@@ -276,7 +278,9 @@ class Session:
                 raise Stopped(f"the time of the profile {made.profile.name} is over")
             if not disk.exists():
                 raise DeviceGone(f"the device {where.disk} was removed")
-            self._tell({**current, "seconds": round(time.monotonic() - begin), "written": budget.written})
+            ran = time.monotonic() - begin
+            left = round(max(expected - ran, 0))
+            self._tell({**current, "seconds": round(ran), "seconds_left": left, "written": budget.written})
 
         scratch = self.places.run / SCRATCH
         scratch.mkdir(parents=True, exist_ok=True)
@@ -292,7 +296,7 @@ class Session:
                 current.update(
                     index=index, case=step.case.name, about=step.case.about, scheduler=step.scheduler
                 )
-                current["seconds_left"] = round(left)
+                expected = time.monotonic() - begin + left
                 self._progress_at = 0.0
                 check()
                 if step.scheduler != active:

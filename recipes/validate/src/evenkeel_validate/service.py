@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ek-validation: plans, starts, watches and cancels validations for the agent, and sends it their reports.
+
+evenkeel-validate.socket starts it as root, and only the agent may connect. Each connection has one request, as JSON. The
+answer is JSON, or a report, in the packets of evenkeel_common.packets. The process ends when no request came for IDLE_S.
+
+Guarantees:
+
+- A caller chooses from closed lists only: a profile, a topic, whether to compare, and the id of a report. No path, program
+  or option comes from outside.
+- A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
+- One validation at a time, whoever starts it. The lock of ek-validate decides.
+
+Memory: one report at a time for each of WORKERS connections.
+"""
+
+import contextlib
+import json
+import select
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel_common.files import replace, why
+from evenkeel_common.packets import CONTENT_BYTES, End, data, end
+from evenkeel_report import compare as comparison
+from evenkeel_report.names import wanted, with_unit
+
+from . import cases, lock, plan, report, session, summary, target
+from .errors import ValidateError
+from .loads import Ungrouped
+from .plan import Plan
+from .report import Report
+from .session import Places, Request, Session
+from .target import Target
+
+RUN_UNIT = "evenkeel-validate-run.service"
+ORDER = "order"  # in Places.run: the environment file of RUN_UNIT
+FOLDER = Path("/data")
+TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel")
+MOST_REPORTS = 50
+MOST_TEXT = 500  # characters of a reason in the list
+WORKERS = 4
+PACKET = 4096
+REQUEST_S = 5.0  # time that the agent may take to send its request
+STALL_S = 60.0  # a receiver that takes nothing for this long has gone
+SYSTEMCTL_S = 15.0  # time limit for systemctl
+BEGIN_S = 4.0  # the answer to `start` waits this long for the validation to begin
+POLL_S = 0.1
+IDLE_S = 20.0
+ABSENT = "validation-unknown"
+
+
+class Refused(Exception):
+    """The request is refused, and nothing has changed: the code and the parameters of a message, and the kind of error."""
+
+    def __init__(self, code: str, kind: str = "Conflict", **parameters: Any) -> None:
+        super().__init__(code)
+        self.code, self.kind, self.parameters = code, kind, parameters
+
+
+def systemctl(*arguments: str) -> str:
+    """What systemctl prints. Raises OSError."""
+    try:
+        done = subprocess.run(
+            ("systemctl", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+            timeout=SYSTEMCTL_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise OSError(f"systemctl did not end within {SYSTEMCTL_S:g} s") from None
+    # `is-active` prints the state and ends with 3 if the unit is not active.
+    if done.returncode not in (0, 3):
+        raise OSError(done.stderr.strip()[-300:] or f"systemctl ended with status {done.returncode}")
+    return done.stdout.strip()
+
+
+def data_folder(places: Places, size: int) -> Target:
+    return target.of_folder(places.sys, FOLDER, size)
+
+
+@dataclass
+class Service:
+    """Answers requests. FIND_TARGET says where a validation writes; SYSTEMCTL gives orders to systemd."""
+
+    places: Places
+    version: str
+    systemctl: Callable[..., str] = systemctl
+    find_target: Callable[[Places, int], Target] = data_folder
+    begin_s: float = BEGIN_S
+
+    def __post_init__(self) -> None:
+        self._starting = threading.Lock()
+
+    def serve(self, connection: socket.socket) -> None:
+        """Answer the request on CONNECTION."""
+        with connection, contextlib.suppress(OSError):  # the agent may close the connection
+            connection.settimeout(REQUEST_S)
+            packet = connection.recv(PACKET)
+            content = self.answer(packet)
+            connection.settimeout(STALL_S)
+            for at in range(0, len(content), CONTENT_BYTES):
+                connection.sendall(data(content[at : at + CONTENT_BYTES]))
+            connection.sendall(end(End(0)))
+
+    def answer(self, packet: bytes) -> bytes:
+        """The answer to the request PACKET. It never fails."""
+        try:
+            request = json.loads(packet)
+            order = request["order"]
+            if order == "open":
+                return self._file(request)
+            found = getattr(self, f"_{_one_of(order, ORDERS)}")(request)
+        except Refused as error:
+            found = _error(error.code, error.kind, **error.parameters)
+        except ValidateError as error:
+            found = _error("validation-impossible", "Conflict", reason=str(error))
+        except OSError as error:
+            found = _error("validation-failed", "Failed", reason=why(error))
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            found = _error("external", "Failed", text=f"the request is not valid: {error}")
+        return json.dumps(found).encode()
+
+    # the orders
+
+    def _plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        made, where = self._planned(request)
+        return {
+            "where": where.where,
+            "cases": len(made.steps),
+            "written_bytes": made.total,
+            "endurance_percent": plan.endurance(made.total, where.capacity) if where.capacity else -1.0,
+            "takes_s": made.seconds,
+            "most_s": made.profile.seconds,
+            "schedulers": list(dict.fromkeys(step.scheduler for step in made.steps)),
+            "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
+            "left_out": _left_out(made.skipped),
+        }
+
+    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        profile, topic, compares = _options(request)
+        with self._starting:
+            if self._state(request)["state"] != "idle":
+                raise Refused("validation-runs")
+            self._planned(request)
+            words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
+            words += [] if compares else ["--no-compare"]
+            self.places.run.mkdir(parents=True, exist_ok=True)
+            replace(str(self.places.run / ORDER), f"OPTIONS={' '.join(words)}\n".encode())
+            self.systemctl("start", "--no-block", RUN_UNIT)
+            deadline = time.monotonic() + self.begin_s
+            while True:
+                found = self._state(request)
+                if found["state"] == "running" or time.monotonic() > deadline:
+                    break
+                time.sleep(POLL_S)
+        if found["state"] == "idle":
+            raise Refused("validation-not-begun", "Failed", unit=RUN_UNIT)
+        return found
+
+    def _state(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        running = session.progress(self.places)
+        if running is None:
+            active = self.systemctl("is-active", RUN_UNIT) in ("active", "activating", "deactivating")
+            return {"state": "starting" if active else "idle"}
+        return {
+            "state": "running",
+            "id": running["id"] if session.RUN_ID.fullmatch(str(running["id"])) else "",
+            "index": running.get("index", 0),
+            "count": running.get("count", 0),
+            "about": running.get("about", ""),
+            "scheduler": running.get("scheduler", ""),
+            "ran_s": running.get("seconds", 0),
+            "left_s": running.get("seconds_left", 0),
+            "written_bytes": running.get("written", 0),
+        }
+
+    def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        try:
+            lock.stop(self.places.lock)
+        except ValidateError:
+            if self._state(request)["state"] == "idle":
+                raise Refused("validation-none") from None
+            # It has not taken the lock yet.
+            self.systemctl("stop", "--no-block", RUN_UNIT)
+        return self._state(request)
+
+    def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        folders = sorted(self.places.runs.glob("*"), reverse=True) if self.places.runs.is_dir() else []
+        for folder in folders:
+            if len(found) == MOST_REPORTS:
+                break
+            with contextlib.suppress(ValidateError):
+                found.append(_row(session.settled(report.read(folder), self.places)))
+        return found
+
+    def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        found = self._report(request["id"])
+        return {
+            "row": _row(found),
+            "kernel": found.kernel,
+            "written_bytes": found.written,
+            "announced_bytes": int(found.announced.get("written", 0)),
+            "sentences": summary.sentences(found),
+            "promises": [
+                {"title": p.title, "verdict": _verdict(p.held), "words": p.verdict, "evidence": p.evidence}
+                for p in found.promises()
+            ],
+            "figures": [
+                {
+                    "id": row.id,
+                    "value": with_unit(row.value, row.unit),
+                    "wanted": wanted(row) if row.target is not None else "",
+                    "verdict": _verdict(row.holds()),
+                }
+                for row in found.rows
+            ],
+            "left_out": _left_out(found.skipped),
+            "not_restored": found.not_restored,
+        }
+
+    def _compare(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        before, after = (self._report(request[side]) for side in ("before", "after"))
+        found = comparison.compare(before.rows, after.rows)
+        return {
+            "changed": [
+                {"id": c.name, "before": c.before, "after": c.after, "change": c.share, "verdict": c.verdict}
+                for c in found.changed
+            ],
+            "only_before": found.only_before,
+            "only_after": found.only_after,
+            "same": found.compared - len(found.changed),
+            "worse": len(found.worse) + len(found.gone),
+        }
+
+    def _file(self, request: Mapping[str, Any]) -> bytes:
+        """A whole report, as JSON or as a page. Raises Refused."""
+        found = self._report(request["id"])
+        if _one_of(request["format"], ("json", "html")) == "json":
+            return json.dumps(found.as_json()).encode()
+        return report.html(found, session.reports(self.places)[: report.MOST_EARLIER]).encode()
+
+    # internal
+
+    def _report(self, id_: Any) -> Report:
+        if not isinstance(id_, str) or not session.RUN_ID.fullmatch(id_):
+            raise Refused(ABSENT, "InvalidArgument", id=str(id_)[:40])
+        folder = self.places.runs / id_
+        if not (folder / "report.json").exists():
+            raise Refused(ABSENT, "InvalidArgument", id=id_)
+        return session.settled(report.read(folder), self.places)
+
+    def _planned(self, request: Mapping[str, Any]) -> tuple[Plan, Target]:
+        """What the run of REQUEST would do. Raises Refused if no case could run, or ValidateError."""
+        profile, topic, compares = _options(request)
+        chosen = plan.PROFILES[profile]
+        where = self.find_target(self.places, plan.space(chosen))
+        wanted_ = Request(chosen, where, [f"{topic}."] if topic else [], None if compares else [])
+        made = Session(self.places, Ungrouped(), wanted_, self.version).make_plan()
+        if not made.steps:
+            reasons = "; ".join(dict.fromkeys(made.skipped.values()))
+            raise Refused("validation-no-case", reason=reasons or f"the profile {profile} has none")
+        return made, where
+
+
+ORDERS = ("plan", "start", "state", "cancel", "list", "show", "compare")
+
+
+def _one_of(value: Any, allowed: tuple[str, ...]) -> str:
+    if value not in allowed:
+        raise ValueError(f"{value!r:.40} is not one of {', '.join(map(repr, allowed))}")
+    return str(value)
+
+
+def _options(request: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Profile, topic and whether to compare. Raises ValueError for anything that is not in the closed lists."""
+    compares = request["compare"]
+    if not isinstance(compares, bool):
+        raise ValueError(f"compare is {compares!r:.40}")
+    return _one_of(request["profile"], tuple(plan.PROFILES)), _one_of(request["topic"], TOPICS), compares
+
+
+def _error(code: str, kind: str, **parameters: Any) -> dict[str, Any]:
+    return {"error": code, "parameters": parameters, "kind": kind}
+
+
+def _verdict(held: bool | None) -> str:
+    return {True: "held", False: "broken", None: "open"}[held]
+
+
+def _left_out(skipped: Mapping[str, str]) -> list[dict[str, str]]:
+    return [{"case": case, "reason": reason[:MOST_TEXT]} for case, reason in skipped.items()]
+
+
+def _row(found: Report) -> dict[str, Any]:
+    held = [promise.held for promise in found.promises()]
+    return {
+        "id": found.id,
+        "profile": found.profile,
+        "state": found.state,
+        "reason": found.reason[:MOST_TEXT],
+        "subject": found.subject,
+        "started": found.started,
+        "ended": found.ended,
+        "where": str(found.target.get("where", ""))[:MOST_TEXT],
+        "model": str(found.target.get("model", ""))[:MOST_TEXT],
+        "held": held.count(True),
+        "broken": held.count(False),
+    }
+
+
+def serve(listener: socket.socket, service: Service, idle_s: float = IDLE_S) -> None:
+    """Serve requests until none came for IDLE_S. A download that still runs is completed."""
+    with ThreadPoolExecutor(WORKERS) as workers:
+        while select.select([listener], [], [], idle_s)[0]:
+            connection, _ = listener.accept()
+            workers.submit(service.serve, connection)
+
+
+def main(version: str) -> int:
+    with socket.socket(fileno=3) as listener:
+        serve(listener, Service(Places(), version))
+    return 0

@@ -1,0 +1,313 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ek-validation: what it accepts, what it orders of systemd, and what it sends."""
+
+import json
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import fake_board as board
+import pytest
+from evenkeel_common.packets import CONTENT_BYTES, PACKET_BYTES, End, parse
+from evenkeel_report.row import Row
+from evenkeel_validate import __main__ as cli
+from evenkeel_validate import cases, lock, plan, report, service
+from evenkeel_validate.errors import ValidateError
+from evenkeel_validate.report import Report
+from evenkeel_validate.service import ORDER, RUN_UNIT, Service
+from evenkeel_validate.session import Places
+from evenkeel_validate.target import Target
+from hypothesis import given
+from hypothesis import strategies as st
+
+ID, OTHER = "20260131-120000", "20260201-120000"
+PLAN = {"profile": "quick", "topic": "", "compare": False}
+
+
+class Systemd:
+    """A fake systemctl. `starts`: what happens when the unit is started."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.active = "inactive"
+        self.starts = lambda: None
+
+    def __call__(self, *arguments: str) -> str:
+        if arguments[0] == "is-active":
+            return self.active
+        self.calls.append(arguments)
+        if arguments[0] == "start":
+            self.starts()
+        return ""
+
+
+@pytest.fixture
+def systemd() -> Systemd:
+    return Systemd()
+
+
+@pytest.fixture
+def helper(tmp_path: Path, systemd: Systemd) -> Service:
+    sys_ = board.make_tree(tmp_path)
+    places = Places(sys_, tmp_path / "proc", tmp_path / "state", tmp_path / "run")
+    where = Target("file", tmp_path / "data/.ek-validate/data", board.DISK, board.NUMBER, board.CAPACITY)
+    return Service(places, "1.0", systemd, lambda _, __: where, begin_s=0.3)
+
+
+def ask(helper: Service, order: str, **more: Any) -> Any:
+    return json.loads(helper.answer(json.dumps({"order": order, **more}).encode()))
+
+
+def stored(helper: Service, id_: str = ID, ratio: float = 2.0, **more: Any) -> Report:
+    ratio_row = Row("fair.read.1m.ratio", ratio, "", None, (1.9, 2.1), None, "host", "6.12", "evenkeel", True)
+    rows = [
+        ratio_row,
+        Row("device.read.mbps", 98.0, "MB/s", "higher", None, None, "host", "6.12", "evenkeel"),
+    ]
+    fields = {"state": "complete", "subject": "evenkeel", "rows": rows, **more}
+    found = Report(id_, "1.0", "quick", "2026-01-31T12:00:00Z", **fields)
+    (helper.places.runs / id_).mkdir(parents=True)
+    report.save(found, helper.places.runs / id_)
+    return found
+
+
+def test_a_plan_says_what_a_validation_would_do(helper: Service, systemd: Systemd) -> None:
+    found = ask(helper, "plan", **PLAN)
+    assert found["where"] == f"the file {helper.find_target(helper.places, 0).path} on mmcblk0"
+    assert found["written_bytes"] <= 10**9
+    assert (found["most_s"], found["schedulers"], found["groups"]) == (120, ["evenkeel"], True)
+    assert 0 < found["endurance_percent"] < 1
+    assert systemd.calls == []
+    topic = ask(helper, "plan", **{**PLAN, "topic": "device"})
+    assert 0 < topic["cases"] < found["cases"]
+    compared = ask(helper, "plan", profile="full", topic="fair", compare=True)
+    assert compared["schedulers"][:2] == ["evenkeel", "bfq"]
+
+
+def test_each_topic_names_cases_and_each_case_has_a_topic() -> None:
+    names = [c.name for c in (*cases.quick(), *cases.full(), *cases.soak())]
+    for topic in service.TOPICS:
+        assert any(name.startswith(f"{topic}.") for name in names) or topic == "", topic
+    assert {name.partition(".")[0] for name in names} <= set(service.TOPICS)
+
+
+def test_the_order_is_a_command_line_that_ek_validate_accepts(helper: Service, systemd: Systemd) -> None:
+    for profile in plan.PROFILES:
+        for topic in service.TOPICS:
+            for compare in (False, True):
+                systemd.active = "inactive"
+                systemd.starts = lambda: setattr(systemd, "active", "active")
+                found = ask(helper, "start", profile=profile, topic=topic, compare=compare)
+                if found.get("error") == "validation-no-case":
+                    continue
+                assert found == {"state": "starting"}
+                line = (helper.places.run / ORDER).read_text()
+                name, _, options = line.rstrip("\n").partition("=")
+                assert name == "OPTIONS"
+                args = cli._parser().parse_args(["run", "--yes", *options.split()])
+                assert (args.profile, args.no_compare) == (profile, not compare)
+                assert args.only == ([f"{topic}."] if topic else [])
+                assert (args.device, args.destroy, args.folder) == (None, [], None)
+    assert set(systemd.calls) == {("start", "--no-block", RUN_UNIT)}
+
+
+def test_a_start_answers_with_the_state(helper: Service, systemd: Systemd) -> None:
+    held = lock.held(helper.places.lock, ID)
+    systemd.starts = held.__enter__  # type: ignore[assignment]
+    found = ask(helper, "start", **PLAN)
+    assert (found["state"], found["id"]) == ("running", ID)
+    try:
+        assert ask(helper, "start", **PLAN) == {
+            "error": "validation-runs",
+            "parameters": {},
+            "kind": "Conflict",
+        }
+        assert len(systemd.calls) == 1
+    finally:
+        held.__exit__(None, None, None)
+
+
+def test_a_validation_that_ends_at_once_is_an_error(helper: Service, systemd: Systemd) -> None:
+    found = ask(helper, "start", **PLAN)
+    assert (found["error"], found["kind"], found["parameters"]) == (
+        "validation-not-begun", "Failed", {"unit": RUN_UNIT},
+    )  # fmt: skip
+
+
+def test_a_start_that_cannot_work_orders_nothing(helper: Service, systemd: Systemd) -> None:
+    def full(places: Places, size: int) -> Target:
+        raise ValidateError("/data has 5 MB free")
+
+    helper.find_target = full
+    found = ask(helper, "start", **PLAN)
+    assert (found["error"], found["parameters"]) == (
+        "validation-impossible",
+        {"reason": "/data has 5 MB free"},
+    )
+    assert systemd.calls == []
+    assert not (helper.places.run / ORDER).exists()
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"profile": "quick --destroy /dev/sda"}, {"profile": 1}, {"topic": "../x"}, {"topic": None}, {"compare": 1},
+        {"profile": ""}, {"topic": "device\nX=1"},
+    ],
+)  # fmt: skip
+def test_an_order_outside_the_lists_is_refused(
+    helper: Service, systemd: Systemd, bad: dict[str, Any]
+) -> None:
+    for order in ("plan", "start"):
+        found = ask(helper, order, **{**PLAN, **bad})
+        assert (found["error"], found["kind"]) == ("external", "Failed")
+    assert systemd.calls == []
+    assert not (helper.places.run / ORDER).exists()
+
+
+@given(
+    st.one_of(
+        st.binary(max_size=200),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3)
+            ),
+        ).map(lambda value: json.dumps(value).encode()),
+        st.fixed_dictionaries(
+            {"order": st.sampled_from([*service.ORDERS, "open", "answer", "__init__", "file"])},
+            optional={
+                name: st.text(max_size=20)
+                for name in ("profile", "topic", "compare", "id", "before", "format")
+            },
+        ).map(lambda value: json.dumps(value).encode()),
+    )
+)
+def test_any_packet_has_an_answer_and_starts_nothing(packet: bytes) -> None:
+    systemd = Systemd()
+    root = Path("/nonexistent")
+    helper = Service(Places(root, root, root, root), "1.0", systemd, begin_s=0)
+    found = json.loads(helper.answer(packet))
+    assert found == [] or "error" in found or found["state"] == "idle"
+    assert systemd.calls == []
+
+
+def test_progress_and_cancel(helper: Service, systemd: Systemd, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert ask(helper, "state") == {"state": "idle"}
+    assert ask(helper, "cancel")["error"] == "validation-none"
+    ended: list[int] = []
+    monkeypatch.setattr(service.lock.signal, "pidfd_send_signal", lambda fd, number: ended.append(number))
+    with lock.held(helper.places.lock, ID):
+        progress = {
+            "id": ID,
+            "index": 3,
+            "count": 9,
+            "about": "reads",
+            "seconds": 12,
+            "seconds_left": 80,
+            "written": 7,
+        }
+        helper.places.progress.write_text(json.dumps(progress))
+        found = ask(helper, "state")
+        assert (found["state"], found["id"], found["index"], found["count"]) == ("running", ID, 3, 9)
+        assert (found["ran_s"], found["left_s"], found["written_bytes"]) == (12, 80, 7)
+        assert ask(helper, "cancel")["state"] == "running"
+    assert len(ended) == 1
+    systemd.active = "activating"
+    assert ask(helper, "cancel") == {"state": "starting"}
+    assert systemd.calls == [("stop", "--no-block", RUN_UNIT)]
+
+
+def test_the_list_is_bounded_and_a_damaged_report_hides_no_other(
+    helper: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ask(helper, "list") == []
+    stored(helper)
+    stored(helper, OTHER, 1.5, state="running")
+    (helper.places.runs / "20990101-000000").mkdir()
+    (helper.places.runs / "20990101-000000/report.json").write_text("{")
+    found = ask(helper, "list")
+    assert [(r["id"], r["state"], r["held"], r["broken"]) for r in found] == [
+        (OTHER, "partial", 0, 1),
+        (ID, "complete", 1, 0),
+    ]
+    assert found[0]["reason"] == "the run was killed, or the power failed"
+    monkeypatch.setattr(service, "MOST_REPORTS", 1)
+    assert len(ask(helper, "list")) == 1
+
+
+def test_a_report_in_short(helper: Service) -> None:
+    stored(helper, ratio=1.5, skipped={"stall.x": "no player"}, written=7, announced={"written": 9})
+    found = ask(helper, "show", id=ID)
+    assert (found["row"]["id"], found["written_bytes"], found["announced_bytes"]) == (ID, 7, 9)
+    assert found["promises"][0]["verdict"] == "broken"
+    assert {p["verdict"] for p in found["promises"][1:]} == {"open"}
+    assert found["figures"][0]["verdict"] == "broken"
+    assert found["figures"][1]["value"] == "98 MB/s"
+    assert found["figures"][1]["wanted"] == ""
+    assert found["left_out"] == [{"case": "stall.x", "reason": "no player"}]
+    assert "does not hold the ratio 2:1" in " ".join(found["sentences"])
+
+
+def test_two_reports_are_compared(helper: Service) -> None:
+    stored(helper)
+    stored(helper, OTHER, 1.5)
+    found = ask(helper, "compare", before=ID, after=OTHER)
+    assert found["changed"] == [
+        {"id": "fair.read.1m.ratio", "before": "2", "after": "1.5", "change": "-25.0 %",
+         "verdict": "worse, target no longer met"},
+    ]  # fmt: skip
+    assert (found["same"], found["worse"]) == (1, 1)
+
+
+@pytest.mark.parametrize("id_", ["", "../x", "20260131", OTHER, 7, None, f"{ID}/.."])
+def test_an_id_that_does_not_exist_is_refused(helper: Service, id_: Any) -> None:
+    stored(helper)
+    for order in ("show", "open"):
+        found = ask(helper, order, id=id_, format="json")
+        assert (found["error"], found["kind"]) == ("validation-unknown", "InvalidArgument")
+    assert ask(helper, "compare", before=ID, after=id_)["error"] == "validation-unknown"
+
+
+def test_the_files_of_a_report(helper: Service) -> None:
+    found = stored(helper)
+    content = helper.answer(json.dumps({"order": "open", "id": ID, "format": "json"}).encode())
+    assert Report.from_json(json.loads(content)) == found
+    content = helper.answer(json.dumps({"order": "open", "id": ID, "format": "html"}).encode())
+    assert content.startswith(b"<!doctype html>")
+    assert b"fair.read.1m" in content
+    assert ask(helper, "open", id=ID, format="pdf")["error"] == "external"
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    # the path of a socket may not be long
+    with (
+        tempfile.TemporaryDirectory(prefix="ek") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as found,
+    ):
+        found.bind(f"{folder}/s")
+        found.listen()
+        yield found
+
+
+def test_a_large_report_goes_in_packets_and_the_process_ends(
+    helper: Service, listener: socket.socket
+) -> None:
+    stored(helper, notes={str(n): "x" * 1000 for n in range(500)})
+    thread = threading.Thread(target=service.serve, args=(listener, helper, 0.5))
+    thread.start()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as mine:
+        mine.connect(listener.getsockname())
+        mine.sendall(json.dumps({"order": "open", "id": ID, "format": "json"}).encode())
+        content = b""
+        while not isinstance(part := parse(mine.recv(PACKET_BYTES)), End):
+            assert len(part) <= CONTENT_BYTES
+            content += part
+    assert (part.status, len(content) > 500_000) == (0, True)
+    assert json.loads(content)["id"] == ID
+    thread.join(10)
+    assert not thread.is_alive()
