@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from agent_harness import ERROR, Harness, on_board
-from evenkeel_agent import journal, journal_helper
+from evenkeel_agent import helper, journal, journal_helper
 from evenkeel_agent.journal_helper import MAX_LINES, MAX_TEXT, BadRequest, command
 from evenkeel_api.features.system import Line
 from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
@@ -178,7 +178,7 @@ def test_the_answer_is_bounded(journalctl: Path) -> None:
     content, last = ask(ORDER, journalctl)
     assert last.status == 0
     assert len(json.loads(content)) == MAX_LINES
-    assert len(content) < journal.LIMIT
+    assert len(content) < helper.LIMIT
 
 
 def test_a_failure_of_journalctl_has_its_reason(journalctl: Path) -> None:

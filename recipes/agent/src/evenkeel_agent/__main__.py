@@ -28,6 +28,7 @@ from .settings import Settings
 from .support import Support
 from .system import SystemSettings
 from .update import Updates
+from .validation import Validations
 
 _log = logging.getLogger("evenkeeld")
 
@@ -125,6 +126,7 @@ async def serve(settings: Settings) -> int:
         Support(settings, queries),
         restorer,
         Certificates(settings),
+        Validations(settings),
     ]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)

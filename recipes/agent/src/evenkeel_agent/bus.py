@@ -76,10 +76,18 @@ class Bus:
         return answer
 
     async def open(
-        self, destination: str, path: str, interface: str, member: str, *, timeout_s: float
+        self,
+        destination: str,
+        path: str,
+        interface: str,
+        member: str,
+        signature: str = "",
+        body: Sequence[Any] = (),
+        *,
+        timeout_s: float,
     ) -> int:
         """Call a method whose reply has a descriptor, and return it. Raises CallError. The caller closes it."""
-        reply = await self._reply(destination, path, interface, member, "", (), timeout_s)
+        reply = await self._reply(destination, path, interface, member, signature, body, timeout_s)
         if len(reply.unix_fds) != 1:
             _close(reply)
             raise CallError(NO_REPLY, f"the reply of {member} has no file")

@@ -14,10 +14,11 @@ import socket
 import sys
 import time
 from collections.abc import Container, Sequence
-from typing import IO, Any
+from typing import IO, Any, get_args
 
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import interface
+from evenkeel_api.features import validation
 from evenkeel_api.features.certificate import MAX_PEM
 from evenkeel_api.roles import ROLES
 from evenkeel_common.files import read_small, why
@@ -29,7 +30,7 @@ from .bus import Bus, CallError
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
 INSPECT_S = 90.0  # the same for a bundle, which RAUC may read from a server, and for a certificate, which is tried out
-PACKET_S = 60.0  # time to wait for a part of a support bundle
+PACKET_S = 60.0  # time to wait for a part of a support bundle or of a report
 POLL_S = 1.0  # between two questions about the progress of an installation
 
 
@@ -146,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
         help="save a support bundle: the state of the board, and its journal",
     )
     bundle.add_argument("file", metavar="FILE", help="name of the new file, for example support.tar.gz")
+    _add_validate(commands, common)
     commands.add_parser("certificate", parents=[common], help="show the certificate of the panel")
     install_certificate = commands.add_parser(
         "install-certificate",
@@ -206,6 +208,32 @@ def _parser() -> argparse.ArgumentParser:
         help="if the result is sure, set the tunables of evenkeel until the next boot",
     )
     return parser
+
+
+def _add_validate(commands: Any, common: argparse.ArgumentParser) -> None:
+    validate = commands.add_parser(
+        "validate", help="measure the flash of the board: plan, start, watch, fetch"
+    )
+    steps = validate.add_subparsers(dest="step", required=True, metavar="STEP")
+    plan = steps.add_parser("plan", parents=[common], help="show what a validation would do and cost")
+    start = steps.add_parser("start", parents=[common], help="start a validation; does not wait for its end")
+    for one in (plan, start):
+        one.add_argument("--profile", choices=get_args(validation.Profile), default="quick")
+        one.add_argument(
+            "--topic", choices=[name for name in get_args(validation.Topic) if name], default="",
+            help="only the cases of this topic",
+        )  # fmt: skip
+        one.add_argument(
+            "--no-compare", action="store_true", help="do not measure the kernel's other schedulers"
+        )
+    steps.add_parser("state", parents=[common], help="show the progress of the validation that runs")
+    steps.add_parser("cancel", parents=[common], help="end the validation that runs; its report stays")
+    steps.add_parser("list", parents=[common], help="list the validations of the board")
+    fetch = steps.add_parser("fetch", parents=[common], help="save the report of a validation as a new file")
+    fetch.add_argument("id", metavar="ID")
+    fetch.add_argument(
+        "file", metavar="FILE", help="for example report.html; .html is a page, any other is JSON"
+    )
 
 
 def _seconds(text: str) -> int:
@@ -282,31 +310,32 @@ def _refusal(error: CallError) -> Refused:
     return Refused(f"{error} ({error.name})")
 
 
-async def _support_bundle(address: str | None, path: str) -> dict[str, Any]:
-    """Save a support bundle as the new file PATH. If it is not complete, there is no file."""
+async def _save(address: str | None, path: str, what: str, member: str, *body: Any) -> dict[str, Any]:
+    """Save WHAT, which the method MEMBER opens, as the new file PATH. If it is not complete, there is no file."""
     try:
-        # Open the file first: making a bundle takes a minute.
+        # Open the file first: making a support bundle takes a minute.
         target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {why(error)}") from error
     try:
         with os.fdopen(target, "wb") as file:
-            size = await _receive(address, file)
+            size = await _receive(address, file, what, member, *body)
     except BaseException:
         os.unlink(path)  # noqa: PTH108
         raise
     return {"file": path, "bytes": size}
 
 
-async def _receive(address: str | None, file: IO[bytes]) -> int:
-    """Write the packets of a support bundle into FILE. Returns the number of bytes."""
+async def _receive(address: str | None, file: IO[bytes], what: str, member: str, *body: Any) -> int:
+    """Write the packets of WHAT into FILE. Returns the number of bytes."""
     try:
         bus = await Bus.connect(address, files=True)
     except OSError as error:
         raise Refused(str(error)) from error
     try:
+        signature = interface.METHODS[member].in_signature
         descriptor = await bus.open(
-            interface.NAME, interface.PATH, interface.NAME, "OpenSupportBundle", timeout_s=TIMEOUT_S
+            interface.NAME, interface.PATH, interface.NAME, member, signature, body, timeout_s=TIMEOUT_S
         )
     except CallError as error:
         raise _refusal(error) from error
@@ -321,15 +350,26 @@ async def _receive(address: str | None, file: IO[bytes]) -> int:
                 file.write(part)
                 size += len(part)
         if part.status:
-            raise Refused(f"the support bundle was not made: {part.text}")
+            raise Refused(f"{what} was not made: {part.text}")
         return size
 
     try:
         return await asyncio.to_thread(copy)
     except Truncated as error:
-        raise Refused(f"the support bundle was not made: {error}") from error
+        raise Refused(f"{what} was not made: {error}") from error
     except OSError as error:
-        raise Refused(f"the support bundle was not saved: {why(error)}") from error
+        raise Refused(f"{what} was not saved: {why(error)}") from error
+
+
+async def _validate(address: str | None, options: argparse.Namespace) -> Any:
+    if options.step in ("plan", "start"):
+        order = (options.profile, options.topic, not options.no_compare)
+        return await _call(address, f"{options.step.title()}Validation", *order)
+    if options.step == "fetch":
+        kind = "html" if options.file.endswith(".html") else "json"
+        return await _save(address, options.file, "the report", "OpenValidation", options.id, kind)
+    members = {"state": "GetValidation", "cancel": "CancelValidation", "list": "ListValidations"}
+    return await _call(address, members[options.step])
 
 
 async def _find(address: str | None, name: str) -> dict[str, Any]:
@@ -366,7 +406,9 @@ async def run(options: argparse.Namespace) -> Any:
     if options.command == "install":
         return await _install(address, _source(options.source), options.allow_older)
     if options.command == "support-bundle":
-        return await _support_bundle(address, options.file)
+        return await _save(address, options.file, "the support bundle", "OpenSupportBundle")
+    if options.command == "validate":
+        return await _validate(address, options)
     if options.command == "install-certificate":
         pem = "\n".join(_content(file) for file in options.files)
         return await _call(address, "InstallCertificate", pem, options.force, timeout_s=INSPECT_S)
@@ -617,7 +659,46 @@ def _certificate_text(found: dict[str, Any]) -> str:
     )
 
 
+def _plan_text(plan: dict[str, Any]) -> str:
+    share = plan["endurance_percent"]
+    lines = [
+        f"where       {plan['where']}",
+        f"cases       {plan['cases']}",
+        f"writes      {plan['written_bytes'] / 1e6:,.0f} MB, {f'{share:.2g} %' if share >= 0 else 'an unknown part'} of the"
+        " endurance",
+        f"time        about {plan['takes_s']} s, at most {plan['most_s']} s",
+        f"schedulers  {' '.join(plan['schedulers'])}",
+    ]
+    if plan["groups"]:
+        lines.append(
+            "meanwhile   apps keep their share; updates, backups and apps without a weight are slower"
+        )
+    if len(plan["schedulers"]) > 1:
+        lines.append("            while another scheduler is active, weights of apps are not enforced")
+    return "\n".join([*lines, *(f"left out    {one['case']}: {one['reason']}" for one in plan["left_out"])])
+
+
+def _validation_text(found: dict[str, Any]) -> str:
+    if found["state"] != "running":
+        return "no validation is running" if found["state"] == "idle" else "the validation is starting"
+    done = f"{found['index'] + 1} of {found['count']}: {found['about']}" if found["count"] else "it prepares"
+    return f"validation {found['id']} is running, {done}; about {found['left_s']} s left"
+
+
+def _validations_text(options: argparse.Namespace, answer: Any) -> str:
+    if options.step == "plan":
+        return _plan_text(answer)
+    if options.step == "list":
+        shown = ("id", "profile", "state", "subject", "held", "broken", "where")
+        return _list_text([{name: row[name] for name in shown} for row in answer])
+    if options.step == "fetch":
+        return f"{answer['file']}: {answer['bytes']} bytes"
+    return _validation_text(answer)
+
+
 def _text(options: argparse.Namespace, answer: Any) -> str:
+    if options.command == "validate":
+        return _validations_text(options, answer)
     if options.command == "status":
         return _status_text(answer)
     if options.command == "apps":

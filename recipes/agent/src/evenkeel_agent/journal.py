@@ -15,8 +15,9 @@ from evenkeel_api import errors
 from evenkeel_api.features.system import Journal, Line, Priority, ReadJournal
 from evenkeel_api.messages import Message
 from evenkeel_common.files import why
-from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
+from evenkeel_common.packets import Truncated
 
+from . import helper
 from .caller import Caller
 from .settings import Settings
 
@@ -24,8 +25,6 @@ SOCKET_UNIT = "evenkeel-journal.socket"
 HELPER_UNITS = "evenkeel-journal@*"  # a pattern for journalctl: each connection has a unit
 # Time that GetJournal waits for ek-journal, which gives up earlier: less than the panel waits.
 ANSWER_S = 7.0
-# bytes of an answer: more than ek-journal sends
-LIMIT = 8 << 20
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 
@@ -61,17 +60,12 @@ class JournalReader:
 
     async def _ask(self, order: Mapping[str, Any]) -> list[Any]:
         """The rows that ek-journal sends. Raises OSError, Truncated or ValueError."""
-        loop, content = asyncio.get_running_loop(), bytearray()
+        loop = asyncio.get_running_loop()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC) as connection:
             connection.setblocking(False)
             await loop.sock_connect(connection, self._path)
             await loop.sock_sendall(connection, json.dumps(order).encode())
-            while not isinstance(part := parse(await loop.sock_recv(connection, PACKET_BYTES)), End):
-                content += part
-                if len(content) > LIMIT:
-                    raise ValueError(f"the answer is longer than {LIMIT} bytes")
-        if part.status:
-            raise ValueError(part.text)
+            content = await helper.receive(connection)
         found = json.loads(content)
         if not isinstance(found, list):
             raise ValueError("the answer is not a list")

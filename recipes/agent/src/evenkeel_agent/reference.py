@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from evenkeel_api import errors, interface
 from evenkeel_api.errors import NAME
-from evenkeel_api.features import accounts
+from evenkeel_api.features import accounts, validation
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.backup import Restore
@@ -79,7 +79,8 @@ ACCOUNTS: dict[str, type[Struct]] = {
 DOWNLOAD = """\
 ### Download of a recording
 
-`OpenRecording` returns a socket (`SOCK_SEQPACKET`). Each packet begins with one byte, which says what follows:
+`OpenRecording`, `OpenSupportBundle` and `OpenValidation` return a socket (`SOCK_SEQPACKET`). Each packet
+begins with one byte, which says what follows:
 
 | byte | content |
 |---|---|
@@ -197,6 +198,17 @@ def page() -> str:
         f"### Loss of records\n\nAn entry of `lost`.\n\n{_fields(Loss)}",
         f"### Incident\n\nAn entry of `incidents`.\n\n{_fields(Incident)}",
         DOWNLOAD,
+        "## Validation\n\nThe answer of `GetValidation`, `StartValidation` and `CancelValidation`."
+        f"\n\n{_fields(validation.Validation)}",
+        f"### Plan of a validation\n\nThe answer of `PlanValidation`.\n\n{_fields(validation.ValidationPlan)}",
+        f"### Validation in the list\n\nAn entry of `ListValidations`.\n\n{_fields(validation.ValidationRow)}",
+        f"### Report of a validation\n\nThe answer of `ShowValidation`.\n\n{_fields(validation.ValidationReport)}",
+        f"### Promise\n\nAn entry of `promises`.\n\n{_fields(validation.Promise)}",
+        f"### Measured figure\n\nAn entry of `figures`.\n\n{_fields(validation.Measured)}",
+        f"### Left-out case\n\nAn entry of `left_out`.\n\n{_fields(validation.LeftOut)}",
+        "### Comparison of validations\n\nThe answer of `CompareValidations`."
+        f"\n\n{_fields(validation.ValidationComparison)}",
+        f"### Changed figure\n\nAn entry of `changed`.\n\n{_fields(validation.Changed)}",
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"

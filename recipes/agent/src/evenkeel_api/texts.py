@@ -67,6 +67,16 @@ TEXTS = {
     "certificate-remembered": "browsers that have seen the present certificate refuse a self-signed one for up to a year;"
     " confirm that you want this",
     "certificate-not-served": "the web server did not take the new certificate, so the old one is in use again: {reason}",
+    # validations
+    "validation-unreachable": "validations can be neither started nor shown, because ek-validation cannot be reached at"
+    " {path}: {reason}; see 'systemctl status {unit}'",
+    "validation-failed": "the order about a validation failed: {reason}",
+    "validation-impossible": "a validation cannot start: {reason}",
+    "validation-no-case": "a validation cannot start, because none of its cases can run: {reason}",
+    "validation-runs": "a validation is running; wait for its end, or cancel it",
+    "validation-none": "no validation is running; look at the list of reports",
+    "validation-not-begun": "the validation ended before it began; see 'journalctl -u {unit}'",
+    "validation-unknown": "there is no validation {id}; choose one of the list",
     # problems of the board
     "scheduler-inactive": "evenkeel is not active on {device}: its scheduler is {scheduler};"
     " run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Serves the feature `validation`. The agent may not measure a device: ek-validation starts ek-validate, which does.
+
+The agent keeps no state of a validation, so a validation and its progress survive a restart of the agent.
+"""
+
+from typing import Any, TypeVar
+
+import msgspec
+from evenkeel_api import errors
+from evenkeel_api.features.validation import (
+    OneValidation,
+    TwoValidations,
+    Validation,
+    ValidationComparison,
+    ValidationFile,
+    ValidationOrder,
+    ValidationPlan,
+    ValidationReport,
+    ValidationRow,
+)
+from evenkeel_api.method import Nothing
+
+from . import helper
+from .caller import Caller
+from .settings import Settings
+
+HELPER_UNIT = "evenkeel-validate"
+# ek-validation waits up to 4 s for a validation to begin. This is less than the panel waits.
+ANSWER_S = 7.0
+T = TypeVar("T")
+
+
+class Validations:
+    """The handlers of the feature `validation`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._path = settings.validate_socket
+
+    async def plan_validation(self, request: ValidationOrder, _: Caller) -> ValidationPlan:
+        return await self._ask(ValidationPlan, "plan", request)
+
+    async def start_validation(self, request: ValidationOrder, _: Caller) -> Validation:
+        return await self._ask(Validation, "start", request)
+
+    async def get_validation(self, request: Nothing, _: Caller) -> Validation:
+        return await self._ask(Validation, "state", request)
+
+    async def cancel_validation(self, request: Nothing, _: Caller) -> Validation:
+        return await self._ask(Validation, "cancel", request)
+
+    async def list_validations(self, request: Nothing, _: Caller) -> list[ValidationRow]:
+        return await self._ask(list[ValidationRow], "list", request)
+
+    async def show_validation(self, request: OneValidation, _: Caller) -> ValidationReport:
+        return await self._ask(ValidationReport, "show", request)
+
+    async def compare_validations(self, request: TwoValidations, _: Caller) -> ValidationComparison:
+        return await self._ask(ValidationComparison, "compare", request)
+
+    async def open_validation(self, request: ValidationFile, caller: Caller) -> int:
+        """Returns the descriptor of a connection, from which the caller reads the packets of the file."""
+        # A validation that does not exist is an error of this call. On the connection, there is only the file.
+        await self.show_validation(OneValidation(request.id), caller)
+        connection = await helper.connect(
+            self._path, _order("open", request), ANSWER_S, "validation-unreachable", HELPER_UNIT
+        )
+        return connection.detach()
+
+    async def _ask(self, answer: type[T], order: str, request: msgspec.Struct) -> T:
+        found = await helper.ask(
+            self._path, _order(order, request), ANSWER_S, "validation-unreachable", HELPER_UNIT
+        )
+        try:
+            return msgspec.convert(found, answer)
+        except msgspec.ValidationError as error:
+            raise errors.Failed("validation-failed", reason=str(error)) from error
+
+
+def _order(order: str, request: msgspec.Struct) -> dict[str, Any]:
+    return {"order": order, **{name: getattr(request, name) for name in request.__struct_fields__}}

@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods about validations, with a fake ek-validation (recipes/validate has the real one)."""
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from agent_harness import ERROR, Harness, on_board
+from evenkeel_common.packets import CONTENT_BYTES, End, data, end
+
+ID = "20260131-120000"
+PLAN = {
+    "where": "the file /data/.ek-validate/data on mmcblk0",
+    "cases": 12,
+    "written_bytes": 800_000_000,
+    "endurance_percent": 0.004,
+    "takes_s": 110,
+    "most_s": 120,
+    "schedulers": ["evenkeel", "bfq"],
+    "groups": True,
+    "left_out": [{"case": "stall.x", "reason": "no player"}],
+}
+RUNNING = {
+    "state": "running",
+    "id": ID,
+    "index": 2,
+    "count": 12,
+    "about": "reads",
+    "scheduler": "evenkeel",
+    "ran_s": 20,
+    "left_s": 90,
+    "written_bytes": 7,
+}
+ROW = {
+    "id": ID,
+    "profile": "quick",
+    "state": "complete",
+    "reason": "",
+    "subject": "evenkeel",
+    "started": "2026-01-31T12:00:00Z",
+    "ended": "2026-01-31T12:01:50Z",
+    "where": "the file",
+    "model": "BJTD4R",
+    "held": 3,
+    "broken": 1,
+}
+REPORT = {
+    "row": ROW,
+    "kernel": "6.12",
+    "written_bytes": 7,
+    "announced_bytes": 8,
+    "sentences": ["This device reads 98 MB/s."],
+    "promises": [{"title": "A", "verdict": "held", "words": "Held.", "evidence": ""}],
+    "figures": [{"id": "fair.read.1m.ratio", "value": "2", "wanted": "1.9 to 2.1", "verdict": "held"}],
+    "left_out": [],
+    "not_restored": [],
+}
+COMPARED = {
+    "changed": [{"id": "a", "before": "2", "after": "1", "change": "-50 %", "verdict": "worse"}],
+    "only_before": [],
+    "only_after": ["b"],
+    "same": 4,
+    "worse": 1,
+}
+ANSWERS = {
+    "plan": PLAN,
+    "start": RUNNING,
+    "state": RUNNING,
+    "cancel": RUNNING,
+    "list": [ROW],
+    "show": REPORT,
+    "compare": COMPARED,
+}
+FILE = b"x" * (3 * CONTENT_BYTES + 5)
+
+
+class Helper:
+    """Answers each connection to evenkeel-validate.socket from `answers`, and keeps the requests. `cut`: it ends early."""
+
+    def __init__(self, path: Path) -> None:
+        self.orders: list[dict[str, Any]] = []
+        self.answers: dict[str, Any] = dict(ANSWERS)
+        self.cut = False
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(BrokenPipeError):
+                    order = json.loads(connection.recv(65536))
+                    self.orders.append(order)
+                    content = (
+                        FILE
+                        if order["order"] == "open"
+                        else json.dumps(self.answers[order["order"]]).encode()
+                    )
+                    for at in range(0, len(content), CONTENT_BYTES):
+                        connection.sendall(data(content[at : at + CONTENT_BYTES]))
+                    if not self.cut:
+                        connection.sendall(end(End(0)))
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def helper(board: Harness) -> Iterator[Helper]:
+    found = Helper(board.root / "run/evenkeel/validate")
+    try:
+        yield found
+    finally:
+        found.close()
+
+
+@on_board
+async def test_each_method_is_an_order(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        assert await board.call("PlanValidation", "full", "fair", True) == PLAN
+        assert await board.call("StartValidation", "quick", "", False) == RUNNING
+        assert await board.call("GetValidation") == RUNNING
+        assert await board.call("CancelValidation") == RUNNING
+        assert await board.call("ListValidations") == [ROW]
+        assert await board.call("ShowValidation", ID) == REPORT
+        assert await board.call("CompareValidations", ID, "20260201-120000-2") == COMPARED
+        assert fake.orders == [
+            {"order": "plan", "profile": "full", "topic": "fair", "compare": True},
+            {"order": "start", "profile": "quick", "topic": "", "compare": False},
+            {"order": "state"},
+            {"order": "cancel"},
+            {"order": "list"},
+            {"order": "show", "id": ID},
+            {"order": "compare", "before": ID, "after": "20260201-120000-2"},
+        ]
+        rows = await board.call("ListAudit", 0, 10)
+        assert [row["action"] for row in rows] == ["CancelValidation", "StartValidation"]
+
+
+@on_board
+async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        for method, values in (
+            ("StartValidation", ("quick --destroy /dev/sda", "", True)),
+            ("StartValidation", ("quick", "../x", True)),
+            ("PlanValidation", ("", "", True)),
+            ("ShowValidation", ("../../etc",)),
+            ("CompareValidations", (ID, ID + "\n")),
+            ("OpenValidation", (ID, "pdf")),
+        ):
+            assert (await board.refused(method, *values)).name == ERROR + "InvalidArgument", (method, values)
+        assert fake.orders == []
+
+
+@on_board
+async def test_a_refusal_has_its_reason(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        fake.answers["start"] = {"error": "validation-runs", "parameters": {}, "kind": "Conflict"}
+        error = await board.refused("StartValidation", "quick", "", True)
+        assert error.name == ERROR + "Conflict"
+        assert error.text == "a validation is running; wait for its end, or cancel it"
+        reason = {"reason": "/data has 5 MB free"}
+        fake.answers["plan"] = {"error": "validation-impossible", "parameters": reason, "kind": "Conflict"}
+        text = (await board.refused("PlanValidation", "quick", "", True)).text
+        assert text == "a validation cannot start: /data has 5 MB free"
+        fake.answers["state"] = {"state": "walking"}
+        assert "the order about a validation failed" in (await board.refused("GetValidation")).text
+        fake.cut = True
+        assert "it ended without an answer" in (await board.refused("ListValidations")).text
+
+
+@on_board
+async def test_without_the_helper_the_error_names_it(board: Harness) -> None:
+    await board.agent_up()
+    text = (await board.refused("GetValidation")).text
+    assert "No such file or directory" in text
+    assert "systemctl status evenkeel-validate" in text
+
+
+@on_board
+async def test_ekctl(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        answer = await board.ekctl("validate", "plan", "--profile", "full")
+        assert answer.out.splitlines() == [
+            "where       the file /data/.ek-validate/data on mmcblk0",
+            "cases       12",
+            "writes      800 MB, 0.004 % of the endurance",
+            "time        about 110 s, at most 120 s",
+            "schedulers  evenkeel bfq",
+            "meanwhile   apps keep their share; updates, backups and apps without a weight are slower",
+            "            while another scheduler is active, weights of apps are not enforced",
+            "left out    stall.x: no player",
+        ]
+        assert fake.orders[-1] == {"order": "plan", "profile": "full", "topic": "", "compare": True}
+        answer = await board.ekctl("validate", "start", "--topic", "device", "--no-compare")
+        assert answer.out == f"validation {ID} is running, 3 of 12: reads; about 90 s left\n"
+        assert fake.orders[-1] == {"order": "start", "profile": "quick", "topic": "device", "compare": False}
+        fake.answers["state"] = {"state": "idle"}
+        assert (await board.ekctl("validate", "state")).out == "no validation is running\n"
+        assert "is running" in (await board.ekctl("validate", "cancel")).out
+        assert ID in (await board.ekctl("validate", "list")).out
+        assert json.loads((await board.ekctl("validate", "list", "--json")).out) == [ROW]
+
+
+@on_board
+async def test_a_report_is_saved_whole_or_not_at_all(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        path = board.root / "report.html"
+        answer = await board.ekctl("validate", "fetch", ID, str(path))
+        assert answer.status == 0, answer.err
+        assert path.read_bytes() == FILE
+        assert fake.orders[-1] == {"order": "open", "id": ID, "format": "html"}
+        other = board.root / "report.json"
+        unknown = {"error": "validation-unknown", "parameters": {"id": ID}, "kind": "InvalidArgument"}
+        fake.answers["show"] = unknown
+        answer = await board.ekctl("validate", "fetch", ID, str(other))
+        assert answer.status == 1
+        assert f"there is no validation {ID}" in answer.err
+        fake.answers["show"], fake.cut = REPORT, False
+        answer = await board.ekctl("validate", "fetch", ID, str(path))
+        assert "File exists" in answer.err
+        assert not other.exists()
