@@ -299,6 +299,31 @@ def main() -> int:
         with page.expect_download() as download:
             page.click(".download [type=submit]")
         assert download.value.failure() is None
+        # validations
+        compared = "/validation/compare?first=20260131-120000&second=20260201-090000"
+        for path, name in (
+            ("/validation", "validation"),
+            ("/validation/plan?profile=full&compare=yes", "validation-plan"),
+            ("/validation/20260201-090000", "validation-report"),
+            (compared, "validation-compare"),
+        ):
+            for (size, theme), each in pages.items():
+                each.goto(path)
+                shot(each, f"{name}-{size}-{theme}")
+        page.goto("/validation/20260131-120000")
+        with page.expect_download() as download:
+            page.click("text=Save as JSON")
+        assert download.value.failure() is None
+        page.goto("/validation")
+        page.click("main button.primary")
+        page.click("main button.primary")
+        page.locator("#progress progress").wait_for()
+        page.wait_for_timeout(2500)  # one update at least
+        shot(page, "validation-running-desktop-light")
+        pages["phone", "dark"].goto("/validation")
+        shot(pages["phone", "dark"], "validation-running-phone-dark")
+        page.click("[action='/validation/cancel'] button")
+        page.locator(".banner.ok").wait_for()
         # the system
         for (size, theme), each in pages.items():
             each.goto("/setup")

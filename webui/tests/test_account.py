@@ -432,5 +432,5 @@ def test_features_are_found_by_themselves() -> None:
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
         "account", "alerts", "api", "apps", "audit", "health", "history", "metrics", "network", "overview", "recorder",
-        "setup", "system", "update", "users", "wear",
+        "setup", "system", "update", "users", "validation", "wear",
     }  # fmt: skip

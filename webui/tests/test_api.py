@@ -223,7 +223,11 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
     board.agent.dead = "The agent does not answer: it is not running."
     try:
         names = [each["name"] for each in operation.get("parameters", [])]
-        query = {"before": "0", "limit": "10", "source": "/bundle", "priority": "info"}
+        query = {"before": "0", "limit": "10", "source": "/bundle", "priority": "info", "profile": "quick"}
+        query |= dict.fromkeys(("id", "first", "second"), "20260131-120000") | {
+            "topic": "fair",
+            "compare": "true",
+        }
         schema = (
             operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
         )

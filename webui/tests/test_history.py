@@ -242,7 +242,7 @@ def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
     assert {name for name in METHODS if changes.is_change(name)} == {
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
         "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
-        "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup",
+        "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup", "StartValidation", "CancelValidation",
     }  # fmt: skip
 
 

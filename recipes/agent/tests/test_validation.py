@@ -140,7 +140,7 @@ async def test_each_method_is_an_order(board: Harness) -> None:
             {"order": "cancel"},
             {"order": "list"},
             {"order": "show", "id": ID},
-            {"order": "compare", "before": ID, "after": "20260201-120000-2"},
+            {"order": "compare", "first": ID, "second": "20260201-120000-2"},
         ]
         rows = await board.call("ListAudit", 0, 10)
         assert [row["action"] for row in rows] == ["CancelValidation", "StartValidation"]

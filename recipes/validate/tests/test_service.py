@@ -181,7 +181,7 @@ def test_an_order_outside_the_lists_is_refused(
             {"order": st.sampled_from([*service.ORDERS, "open", "answer", "__init__", "file"])},
             optional={
                 name: st.text(max_size=20)
-                for name in ("profile", "topic", "compare", "id", "before", "format")
+                for name in ("profile", "topic", "compare", "id", "first", "format")
             },
         ).map(lambda value: json.dumps(value).encode()),
     )
@@ -255,7 +255,7 @@ def test_a_report_in_short(helper: Service) -> None:
 def test_two_reports_are_compared(helper: Service) -> None:
     stored(helper)
     stored(helper, OTHER, 1.5)
-    found = ask(helper, "compare", before=ID, after=OTHER)
+    found = ask(helper, "compare", first=ID, second=OTHER)
     assert found["changed"] == [
         {"id": "fair.read.1m.ratio", "before": "2", "after": "1.5", "change": "-25.0 %",
          "verdict": "worse, target no longer met"},
@@ -269,7 +269,7 @@ def test_an_id_that_does_not_exist_is_refused(helper: Service, id_: Any) -> None
     for order in ("show", "open"):
         found = ask(helper, order, id=id_, format="json")
         assert (found["error"], found["kind"]) == ("validation-unknown", "InvalidArgument")
-    assert ask(helper, "compare", before=ID, after=id_)["error"] == "validation-unknown"
+    assert ask(helper, "compare", first=ID, second=id_)["error"] == "validation-unknown"
 
 
 def test_the_files_of_a_report(helper: Service) -> None:

@@ -44,7 +44,7 @@ TIMEOUT_S = 2.0  # timeout of calls that change nothing; a person waits for the 
 CHANGE_TIMEOUT_S = 8.0
 # The first call of GetUpdate starts RAUC, the first call of GetRecorder reads recordings, and a call of GetSystem may start
 # systemd-timedated, as CheckBackup does. GetNetwork may start ek-network, and GetCertificate
-# ek-certificate. GetJournal searches the journal.
+# ek-certificate. GetJournal searches the journal. The calls about validations may start ek-validation.
 SLOW = frozenset(method.name for method in METHODS.values() if method.changes) | {
     "LogIn",
     "GetUpdate",
@@ -54,6 +54,12 @@ SLOW = frozenset(method.name for method in METHODS.values() if method.changes) |
     "GetCertificate",
     "GetJournal",
     "CheckBackup",
+    "PlanValidation",
+    "GetValidation",
+    "ListValidations",
+    "ShowValidation",
+    "CompareValidations",
+    "OpenValidation",
 }
 # InspectBundle may read from a server: the agent waits for 45 s. RestoreBackup gives orders to several services. A new
 # certificate is tried out. nginx waits for 60 s.

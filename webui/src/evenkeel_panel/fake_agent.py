@@ -34,6 +34,17 @@ from evenkeel_api.features.certificate import Certificate
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
+from evenkeel_api.features.validation import (
+    Changed,
+    LeftOut,
+    Measured,
+    Promise,
+    Validation,
+    ValidationComparison,
+    ValidationPlan,
+    ValidationReport,
+    ValidationRow,
+)
 from evenkeel_api.interface import METHODS
 from evenkeel_api.messages import Message, Note
 from evenkeel_common.packets import End, data, end
@@ -264,6 +275,51 @@ def demo_recorder() -> Recorder:
     )
 
 
+def demo_validations() -> dict[str, ValidationReport]:
+    """Two reports, by id. The second one was cancelled, and has a broken promise."""
+    where, model = "the file /data/.ek-validate/data on mmcblk0", "BJTD4R"
+    good = ValidationRow(
+        "20260131-120000", "quick", "complete", "", "evenkeel", "2026-01-31T12:00:00Z", "2026-01-31T12:01:52Z", where, model,
+        3, 0,
+    )  # fmt: skip
+    bad = replace(good, id="20260201-090000", profile="full", state="partial", reason="cancelled",
+                  started="2026-02-01T09:00:00Z", ended="2026-02-01T09:12:00Z", held=1, broken=1)  # fmt: skip
+    promises = [
+        Promise("Bandwidth follows the weights", "held", "Held: 4 of 4 figures are within their bounds.",
+                "fair.read.1m.ratio is 2.01, bound 1.9 to 2.1"),
+        Promise("A video player never stops", "open", "Not judged, because none of its cases was measured.", ""),
+    ]  # fmt: skip
+    figures = [
+        Measured("device.sequential-read.1m.qd1.mbps", "98 MB/s", "", "open"),
+        Measured("fair.read.1m.ratio", "2.01", "1.9 to 2.1", "held"),
+    ]
+    left_out = [LeftOut("channel.probe", "ek-pairs is not installed (component agent)")]
+    sentences = [
+        "This device reads 98 MB/s.",
+        "With the scheduler evenkeel, it holds the ratio 2:1 at every size.",
+    ]
+    report = ValidationReport(
+        good, "6.12.48-evenkeel", 798_000_000, 801_000_000, sentences, promises, figures, left_out
+    )
+    broken = Promise(
+        "Bandwidth follows the weights", "broken", "Broken: only 3 of 4 figures are within their bounds.", ""
+    )
+    other = replace(
+        report,
+        row=bad,
+        promises=[broken, promises[1]],
+        figures=[replace(figures[1], value="1.6", verdict="broken")],
+    )
+    return {bad.id: other, good.id: report}
+
+
+def demo_plan() -> ValidationPlan:
+    return ValidationPlan(
+        "the file /data/.ek-validate/data on mmcblk0", 14, 801_000_000, 0.0042, 112, 120, ["evenkeel"], True,
+        [LeftOut("stall.direct.read.1m", "ek-player is not installed (component loads)")],
+    )  # fmt: skip
+
+
 class FakeSettings:
     """What a backup needs of the features apps and system, kept by a FakeAgent."""
 
@@ -330,6 +386,10 @@ class FakeAgent:
     zones: list[str] = field(default_factory=lambda: ["America/New_York", "Europe/Berlin", "UTC"])
     journal: list[Line] = field(default_factory=demo_journal)
     bundle_file: list[bytes | End] = field(default_factory=lambda: [b"gzip", b" of the demo", End(0)])
+    validations: dict[str, ValidationReport] = field(default_factory=demo_validations)  # newest first
+    validation: Validation = field(default_factory=lambda: Validation("idle"))
+    plan: ValidationPlan | AgentError = field(default_factory=demo_plan)
+    report_file: list[bytes | End] = field(default_factory=lambda: [b"report", b" of the demo", End(0)])
     pem: str = ""  # the certificate and the key that were installed last
     certificate: Certificate = field(
         default_factory=lambda: Certificate(
@@ -611,6 +671,58 @@ class FakeAgent:
             raise self.refuse
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         threading.Thread(target=self._record, args=(mine, list(self.bundle_file)), daemon=True).start()
+        return theirs.detach()
+
+    def plan_validation(self, profile: str, topic: str, compare: bool) -> ValidationPlan:
+        self._answer(f"PlanValidation {profile} {topic} {compare}")
+        if isinstance(self.plan, AgentError):
+            raise self.plan
+        schedulers = ["evenkeel", "bfq", "mq-deadline"] if compare and profile != "quick" else ["evenkeel"]
+        return replace(self.plan, schedulers=schedulers)
+
+    def start_validation(self, profile: str, topic: str, compare: bool) -> Validation:
+        self._answer(f"StartValidation {profile} {topic} {compare}")
+        if self.refuse is not None:
+            raise self.refuse
+        if self.validation.state != "idle":
+            raise errors.Conflict("validation-runs")
+        about = "sequential reads, 1m, depth 1"
+        self.validation = Validation(
+            "running", "20260301-100000", 4, 14, about, "evenkeel", 40, 72, 220_000_000
+        )
+        return self.validation
+
+    def get_validation(self) -> Validation:
+        self._answer("GetValidation")
+        return self.validation
+
+    def cancel_validation(self) -> Validation:
+        self._answer("CancelValidation")
+        if self.validation.state == "idle":
+            raise errors.Conflict("validation-none")
+        self.validation = Validation("idle")
+        return self.validation
+
+    def list_validations(self) -> list[ValidationRow]:
+        return [found.row for found in self.validations.values()]
+
+    def show_validation(self, id_: str) -> ValidationReport:
+        if id_ not in self.validations:
+            raise errors.InvalidArgument("validation-unknown", id=id_)
+        return self.validations[id_]
+
+    def compare_validations(self, before: str, after: str) -> ValidationComparison:
+        self._answer(f"CompareValidations {before} {after}")
+        for id_ in (before, after):
+            self.show_validation(id_)
+        changed = Changed("fair.read.1m.ratio", "2.01", "1.6", "-20.4 %", "worse, target no longer met")
+        return ValidationComparison([changed], ["device.sequential-read.1m.qd1.mbps 98 MB/s"], [], 3, 2)
+
+    def open_validation(self, id_: str, format_: str) -> int:
+        self._answer(f"OpenValidation {id_} {format_}")
+        self.show_validation(id_)
+        mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        threading.Thread(target=self._record, args=(mine, list(self.report_file)), daemon=True).start()
         return theirs.detach()
 
     def _answer(self, call: str) -> None:

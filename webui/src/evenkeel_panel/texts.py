@@ -186,6 +186,19 @@ TEXTS = {
     " warn any more. Its fingerprint is {fingerprint}",
     "certificate-made": "the board uses a new self-signed certificate, valid until {date}. Your browser warns of it when it"
     " connects again: compare the fingerprint {fingerprint}",
+    "validation-writes": "it writes {amount} into {where}. The file is removed at the end",
+    "validation-wears": "this is {percent} % of the endurance of the device, if each block endures 3,000 erase cycles",
+    "validation-wear-unknown": "it is not known which part of the endurance this is",
+    "validation-takes": "its {cases} measurements take about {time}, and at most {most}",
+    "validation-slows": "meanwhile, it is one group alongside the apps, with the weight 100. Apps keep their share. Updates,"
+    " backups and apps without a weight are slower",
+    "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"
+    " is active, weights and fixed shares of apps are not enforced, and the board reports this as a problem",
+    "validation-choice": "choose profile and topic from the lists. Nothing was started",
+    "validation-begun": "the validation has begun. It goes on if you leave this page",
+    "validation-cancelled": "the validation ends now. Its report stays, and is marked partial",
+    "validation-format": "a report has the formats json and html. Choose one of them",
+    "validation-two": "two reports are needed. Choose the first and the second one in the list",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",

@@ -226,7 +226,7 @@ class Service:
         }
 
     def _compare(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        before, after = (self._report(request[side]) for side in ("before", "after"))
+        before, after = (self._report(request[side]) for side in ("first", "second"))
         found = comparison.compare(before.rows, after.rows)
         return {
             "changed": [

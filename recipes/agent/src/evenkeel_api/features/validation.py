@@ -184,8 +184,8 @@ class OneValidation(Struct, frozen=True):
 
 
 class TwoValidations(Struct, frozen=True):
-    before: Id
-    after: Id
+    first: Id
+    second: Id
 
 
 class ValidationFile(Struct, frozen=True):
