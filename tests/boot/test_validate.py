@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """ek-validate on a board that boots from an emulated eMMC: each step works, and nothing is left behind.
 
+Some tests start validations with ekctl, and so through agent, helper and unit. The test file of these has the size of the
+profile, so they take about two minutes.
+
 QEMU's eMMC moves about 4 MB/s, so the figures mean nothing. The tests use a small test file and few cases.
 All tests use the same board and run in the order of this file.
 """
@@ -16,7 +19,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board, power_on
+from boards import Board, power_on, until
 
 QUEUE = "/sys/block/mmcblk0/queue"
 FOLDER = "/data/.ek-validate"
@@ -116,6 +119,101 @@ def test_restore_after_kill_9(board: Board, settings: str) -> None:
     board.run("ek-validate restore")
     clean(board, settings)
     assert latest(board)["reason"] == "the run was killed, or the power failed"
+
+
+# -- through the agent ---------------------------------------------------------
+
+RUN_UNIT = "evenkeel-validate-run.service"
+
+
+def state(board: Board) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(board.run("ekctl validate state --json"))
+    return found
+
+
+def started(board: Board) -> str:
+    """Start a validation, and wait until it has written a part of its test file. Returns its id."""
+    found = json.loads(board.run("ekctl validate start --topic device --no-compare --json"))
+    assert found["state"] in ("starting", "running"), found
+    until("the validation runs", lambda: state(board)["ran_s"] > 5)
+    return str(state(board)["id"])
+
+
+def row(board: Board, id_: str) -> dict[str, Any]:
+    rows = json.loads(board.run("ekctl validate list --json"))
+    return next(found for found in rows if found["id"] == id_)
+
+
+def test_only_the_agent_reaches_the_helper(board: Board) -> None:
+    for user, allowed in (("evenkeel-agent", True), ("evenkeel-panel", False), ("nobody", False)):
+        status, _ = board.try_run(f"runuser -u {user} -- test -w /run/evenkeel/validate")
+        assert (status == 0) == allowed, user
+
+
+def test_a_plan_through_the_agent_writes_nothing(board: Board, settings: str) -> None:
+    plan = json.loads(board.run("ekctl validate plan --json"))
+    assert 0 < plan["written_bytes"] <= 10**9
+    assert plan["most_s"] == 120
+    assert plan["endurance_percent"] > 0
+    assert (
+        board.try_run(f"ls /run/evenkeel-validate/order; systemctl is-active {RUN_UNIT}")[1].count("inactive")
+        == 1
+    )
+    clean(board, settings)
+
+
+def test_a_validation_survives_agent_panel_and_helper(board: Board, settings: str) -> None:
+    """Each of them is killed. The validation goes on, can be watched and cancelled, and restores everything."""
+    id_ = started(board)
+    pid = board.run(f"systemctl show --property=MainPID --value {RUN_UNIT}")
+    before = state(board)
+    for unit in ("evenkeeld", "evenkeel-panel", "evenkeel-validate"):
+        board.try_run(f"systemctl kill --signal=KILL {unit}.service")
+    until("the agent answers again", lambda: board.try_run("ekctl validate state")[0] == 0)
+    after = state(board)
+    assert (after["state"], after["id"]) == ("running", id_)
+    assert after["ran_s"] >= before["ran_s"]
+    assert board.run(f"systemctl show --property=MainPID --value {RUN_UNIT}") == pid
+    status, output = board.try_run("ekctl validate start")
+    assert status == 1
+    assert "a validation is running" in output
+    board.run("ekctl validate cancel")
+    until("the validation has ended", lambda: state(board)["state"] == "idle")
+    found = row(board, id_)
+    assert (found["state"], found["reason"]) == ("partial", "cancelled")
+    clean(board, settings)
+    until("the board has recovered", lambda: board.settled() == "running")
+
+
+def test_a_validation_that_is_killed_is_undone_at_once(board: Board, settings: str) -> None:
+    id_ = started(board)
+    board.run(f"systemctl kill --kill-whom=main --signal=KILL {RUN_UNIT}")
+    until("the validation has ended", lambda: state(board)["state"] == "idle")
+    assert row(board, id_)["reason"] == "the run was killed, or the power failed"
+    clean(board, settings)
+    board.run(f"systemctl reset-failed {RUN_UNIT}")
+
+
+def test_a_report_through_the_agent_is_that_of_the_board(board: Board, settings: str) -> None:
+    id_ = started(board)
+    until("the validation has ended", lambda: state(board)["state"] == "idle", 300)
+    found = row(board, id_)
+    # On a slow host, the time of the profile is over before the last case.
+    assert found["state"] == "complete" or "time of the profile" in found["reason"], found
+    board.run(f"rm -f /run/saved.*; ekctl validate fetch {id_} /run/saved.json")
+    board.run(f"ekctl validate fetch {id_} /run/saved.html")
+    saved = json.loads(board.run("cat /run/saved.json"))
+    assert saved == json.loads(board.run(f"cat {STATE}/runs/{id_}/report.json"))
+    assert saved["not_restored"] == []
+    # The restrictions of the unit hide neither the device nor its groups.
+    assert {fact["title"]: fact["value"] for fact in saved["facts"]}["model"]
+    assert saved["rows"], saved["skipped"]
+    assert not any("permitted" in reason or "denied" in reason for reason in saved["skipped"].values())
+    assert board.run("head -c 15 /run/saved.html").lower() == "<!doctype html>"
+    status, output = board.try_run("ekctl validate fetch 20000101-000000 /run/none.json")
+    assert status == 1
+    assert "there is no validation 20000101-000000" in output
+    clean(board, settings)
 
 
 def test_a_power_cut_at_a_random_moment(board: Board, settings: str) -> None:
