@@ -84,6 +84,18 @@ def test_the_twin_of_a_preset_predicts_what_was_left_out(timing: tuple[Any, Any]
     assert errors == pytest.approx(sorted(map(abs, fitted.errors.values())))
 
 
+def test_no_parameter_exceeds_what_the_model_accepts(timing: tuple[Any, Any]) -> None:
+    """A device whose bus is never the bottleneck: the fit would raise the rate of the bus without end."""
+    pytest.importorskip("scipy", reason="the fit needs scipy")
+
+    def predict(params: model.Params, _: Point) -> float:
+        return float(params["link_write_mbps"])
+
+    found, _ = model._fit(predict, {}, {"link_write_mbps": 1000.0}, [Point(False, True, 4096, 1, 1e9)])
+    assert 10_000 < int(found["link_write_mbps"]) <= model.MOST
+    assert timing[1].error("", f"link_write_mbps={found['link_write_mbps']}") == ""
+
+
 def test_the_limits_of_a_report_are_read() -> None:
     points = [Point(True, False, 4096, 1, 5.5), Point(False, True, 4 << 20, 32, 100.0)]
     assert model.points(as_report(points)) == points

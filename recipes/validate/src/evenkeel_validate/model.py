@@ -44,6 +44,8 @@ FIXED: Mapping[str, int | str] = {
     "kind": "flash", "planes": 2, "page_kb": 16, "channel_mbps": 400, "chunk_kb": 32, "map_cache": 1, "map_region_mb": 4,
     "max_kb": MAX_KB,
 }  # fmt: skip
+# The flash model accepts no higher rate, and no device has a longer time in µs.
+MOST = 20_000
 # names of the parameters that are fitted, with the first guess
 READ = {"link_read_mbps": 200.0, "cmd_us": 60.0, "t_r_us": 60.0, "map_miss_us": 30.0}
 WRITE = {"link_write_mbps": 150.0, "cmd_write_us": 60.0, "t_prog_us": 1000.0}
@@ -192,7 +194,7 @@ def _fit(
     def params(logs: Sequence[float]) -> dict[str, int | str]:
         return {
             **base,
-            **{n: max(round(math.exp(min(x, 11.0))), 1) for n, x in zip(guess, logs, strict=True)},
+            **{n: max(round(math.exp(min(x, math.log(MOST)))), 1) for n, x in zip(guess, logs, strict=True)},
         }
 
     best, value = _minimise(
