@@ -272,6 +272,19 @@ def test_an_id_that_does_not_exist_is_refused(helper: Service, id_: Any) -> None
     assert ask(helper, "compare", first=ID, second=id_)["error"] == "validation-unknown"
 
 
+def test_the_page_has_earlier_reports_of_the_same_device_only(
+    helper: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(report, "MOST_EARLIER", 2)
+    given: list[list[str]] = []
+    monkeypatch.setattr(report, "html", lambda _, earlier: given.append([one.id for one in earlier]) or "")
+    for day in range(1, 6):
+        stored(helper, f"2026010{day}-120000", device="A" if day != 4 else "B")
+    for day in (5, 4):
+        helper.answer(json.dumps({"order": "open", "id": f"2026010{day}-120000", "format": "html"}).encode())
+    assert given == [["20260103-120000", "20260102-120000"], []]
+
+
 def test_the_files_of_a_report(helper: Service) -> None:
     found = stored(helper)
     content = helper.answer(json.dumps({"order": "open", "id": ID, "format": "json"}).encode())

@@ -320,6 +320,21 @@ def test_progress_and_cancel_of_a_run_in_another_process(root: Path) -> None:
     assert (found.state, found.reason) == ("partial", "cancelled")
 
 
+def test_the_time_left_falls_during_a_case(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Mapping[str, Any]] = []
+    monkeypatch.setattr(Session, "_tell", lambda self, progress: seen.append(progress))
+    case = replace(few()[1], written=20 * MB)
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [case]))
+    made = run.make_plan()
+    run.run(made)
+    assert 0 < seen[0]["seconds_left"] <= made.seconds
+    left = [progress["seconds_left"] for progress in seen if "index" in progress]
+    assert left == sorted(left, reverse=True)
+    assert left[0] > left[-1] >= 0
+
+
 @pytest.mark.parametrize("bad", ["", "../x", "20260101", "20260101-000000"])
 def test_an_id_that_does_not_exist_is_refused(root: Path, bad: str) -> None:
     with pytest.raises(ValidateError, match="ek-validate list"):

@@ -11,8 +11,8 @@ ADMIN: Role = "admin"
 ROLES: dict[Role, str] = {
     VIEWER: "see the board, its apps and their figures",
     OPERATOR: "also set weights and fixed shares, start and stop apps, download recordings, read the journal",
-    ADMIN: "also update the board, name it, set its clock, switch it off, set up alerts and the network, manage users,"
-    " sessions and tokens, and read the audit log",
+    ADMIN: "also update the board, name it, set its clock, switch it off, measure its flash, set up alerts and the"
+    " network, manage users, sessions and tokens, and read the audit log",
 }
 _ORDER = list(ROLES)
 

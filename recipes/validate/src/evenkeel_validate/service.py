@@ -11,10 +11,11 @@ Guarantees:
 - A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
 - One validation at a time, whoever starts it. The lock of ek-validate decides.
 
-Memory: one report at a time for each of WORKERS connections.
+Memory: at most 1 + MOST_EARLIER reports for each of WORKERS connections, however many the board has.
 """
 
 import contextlib
+import itertools
 import json
 import select
 import socket
@@ -191,14 +192,7 @@ class Service:
         return self._state(request)
 
     def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        folders = sorted(self.places.runs.glob("*"), reverse=True) if self.places.runs.is_dir() else []
-        for folder in folders:
-            if len(found) == MOST_REPORTS:
-                break
-            with contextlib.suppress(ValidateError):
-                found.append(_row(session.settled(report.read(folder), self.places)))
-        return found
+        return [_row(found) for found in itertools.islice(session.each_report(self.places), MOST_REPORTS)]
 
     def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
         found = self._report(request["id"])
@@ -244,7 +238,13 @@ class Service:
         found = self._report(request["id"])
         if _one_of(request["format"], ("json", "html")) == "json":
             return json.dumps(found.as_json()).encode()
-        return report.html(found, session.reports(self.places)[: report.MOST_EARLIER]).encode()
+        same = (
+            one
+            for one in session.each_report(self.places)
+            if one.device == found.device and one.id != found.id
+        )
+        earlier = list(itertools.islice(same, report.MOST_EARLIER)) if found.device else []
+        return report.html(found, earlier).encode()
 
     # internal
 

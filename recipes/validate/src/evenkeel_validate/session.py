@@ -91,13 +91,15 @@ def find(places: Places, id_: str) -> Path:
     return folder
 
 
-def reports(places: Places) -> list[Report]:
-    """All reports, the latest first. A damaged report is left out, so that it hides no other one."""
-    found = []
+def each_report(places: Places) -> Iterator[Report]:
+    """All reports, the latest first, one at a time. A damaged report is left out, so that it hides no other one."""
     for folder in sorted(places.runs.glob("*"), reverse=True) if places.runs.is_dir() else ():
         with contextlib.suppress(ValidateError):
-            found.append(settled(report.read(folder), places))
-    return found
+            yield settled(report.read(folder), places)
+
+
+def reports(places: Places) -> list[Report]:
+    return list(each_report(places))
 
 
 def settled(found: Report, places: Places) -> Report:
