@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from evenkeel_api.interface import METHODS
 from evenkeel_panel import gunicorn_conf
+from evenkeel_panel.account.views import LIVE
 from evenkeel_panel.testing import BASE, COMPONENT, Browser
 
 if TYPE_CHECKING:
@@ -131,6 +132,14 @@ def test_no_page_links_to_an_address_from_data() -> None:
             r'(?<![\w-])(?:href|src|action|hx-get|hx-post)="([^"]*)', template.read_text()
         ):
             assert made.match(link), (template, link)
+
+
+def test_polls_do_not_extend_a_session(app: Flask) -> None:
+    """A page that stays open requests its figures by itself. The session must end all the same."""
+    paths = {path for one in TEMPLATES for path in re.findall(r'hx-get="([^"{]*)"', one.read_text())}
+    assert {"/update/state", "/validation/progress", "/recorder/live"} <= paths
+    urls = app.url_map.bind("board")
+    assert {urls.match(path)[0] for path in paths} <= LIVE
 
 
 def test_scripts_insert_no_text_as_html() -> None:

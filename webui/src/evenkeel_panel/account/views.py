@@ -44,8 +44,12 @@ LIVE = {
     "overview.chart_only",
     "overview.page_json",
     "overview.rows",
+    "recorder.figures",
+    "recorder.page_json",
     "update.state",
     "update.page_json",
+    "validation.progress",
+    "validation.page_json",
 }  # polled by a page or a program: such a request is not an action of the user
 DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
 # The maximum number of log-ins at once. Each occupies a thread of gunicorn until the agent has computed a hash. So a storm
