@@ -6,7 +6,7 @@ ek-validation with the packets of evenkeel_common.packets.
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evenkeel_api import errors
@@ -14,7 +14,8 @@ from evenkeel_common.files import why
 from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
 
 LIMIT = 8 << 20  # bytes of an answer in several packets: more than each helper sends
-PACKET = 64 * 1024  # bytes of an answer, at most
+PACKET = 64 * 1024  # bytes of an answer in one packet, at most
+_ENDED = "it ended without an answer"
 _KINDS: dict[str, type[errors.AgentError]] = {
     "Conflict": errors.Conflict,
     "InvalidArgument": errors.InvalidArgument,
@@ -22,26 +23,36 @@ _KINDS: dict[str, type[errors.AgentError]] = {
 
 
 async def order(
-    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str
+    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str, unanswered: str = ""
 ) -> dict[str, Any]:
     """The answer to REQUEST from the socket PATH. Raises AgentError.
 
     UNREACHABLE: the code of the error if the helper gives no answer. Its parameters are path, reason and UNIT.
+    UNANSWERED: the code instead of UNREACHABLE if the helper may have executed REQUEST.
     """
+    sent = asyncio.Event()
+    try:
+        return result(await _send(path, json.dumps(request).encode(), timeout_s, sent))
+    except (OSError, TimeoutError) as error:
+        reason = _reason(error)
+        code = unanswered if unanswered and sent.is_set() else unreachable
+        raise errors.Failed(code, path=path, reason=reason, unit=unit) from error
+    except (ValueError, LookupError, TypeError) as error:
+        raise errors.Failed(unanswered or unreachable, path=path, reason=_ENDED, unit=unit) from error
 
-    async def one(connection: socket.socket) -> bytes:
-        return await asyncio.get_running_loop().sock_recv(connection, PACKET)
 
-    found = await _answer(path, request, timeout_s, unreachable, unit, one)
-    assert isinstance(found, dict)
-    return found
-
-
-async def ask(
-    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str
-) -> dict[str, Any] | list[Any]:
-    """The same for an answer in several packets, which may also be a list."""
-    return await _answer(path, request, timeout_s, unreachable, unit, receive, lists=True)
+async def ask(path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str) -> Any:
+    """The answer in several packets to REQUEST, an object or a list. Raises AgentError, as order() does."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            with await _connected(path, json.dumps(request).encode()) as connection:
+                content = await receive(connection)
+        found = json.loads(content)
+        return found if isinstance(found, list) else result(content)
+    except (OSError, TimeoutError) as error:
+        raise errors.Failed(unreachable, path=path, reason=_reason(error), unit=unit) from error
+    except (ValueError, LookupError, TypeError, Truncated) as error:
+        raise errors.Failed(unreachable, path=path, reason=_ENDED, unit=unit) from error
 
 
 async def connect(
@@ -52,7 +63,7 @@ async def connect(
         async with asyncio.timeout(timeout_s):
             connection = await _connected(path, json.dumps(request).encode())
     except (OSError, TimeoutError) as error:
-        raise _unreachable(error, path, unreachable, unit) from error
+        raise errors.Failed(unreachable, path=path, reason=_reason(error), unit=unit) from error
     connection.shutdown(socket.SHUT_WR)
     return connection
 
@@ -69,35 +80,23 @@ async def receive(connection: socket.socket) -> bytes:
     return bytes(content)
 
 
-async def _answer(
-    path: str,
-    request: Mapping[str, Any],
-    timeout_s: float,
-    unreachable: str,
-    unit: str,
-    read: Callable[[socket.socket], Awaitable[bytes]],
-    lists: bool = False,
-) -> dict[str, Any] | list[Any]:
-    try:
-        async with asyncio.timeout(timeout_s):
-            with await _connected(path, json.dumps(request).encode()) as connection:
-                answer: Any = json.loads(await read(connection))
-        if not isinstance(answer, dict) and not (lists and isinstance(answer, list)):
-            raise TypeError(f"the answer is a {type(answer).__name__}")
-        if isinstance(answer, list) or "error" not in answer:
-            return answer
-        code, parameters, kind = answer["error"], answer["parameters"], answer["kind"]
-    except (OSError, TimeoutError) as error:
-        raise _unreachable(error, path, unreachable, unit) from error
-    except (ValueError, LookupError, TypeError, Truncated) as error:
-        reason = "it ended without an answer"
-        raise errors.Failed(unreachable, path=path, reason=reason, unit=unit) from error
-    raise _KINDS.get(kind, errors.Failed)(code, **parameters)
+def result(packet: bytes) -> dict[str, Any]:
+    """The answer in PACKET. Raises AgentError if the helper refused the order.
+
+    If PACKET is no answer, it raises ValueError, LookupError or TypeError.
+    """
+    answer = json.loads(packet)
+    if "error" not in answer:
+        return dict(answer)
+    raise _KINDS.get(answer["kind"], errors.Failed)(answer["error"], **answer["parameters"])
 
 
-def _unreachable(error: Exception, path: str, code: str, unit: str) -> errors.AgentError:
-    text = why(error) if isinstance(error, OSError) and error.strerror else "it did not answer in time"
-    return errors.Failed(code, path=path, reason=text, unit=unit)
+async def _send(path: str, packet: bytes, timeout_s: float, sent: asyncio.Event) -> bytes:
+    """The answer to PACKET. SENT is set as soon as the helper has the packet. Raises OSError or TimeoutError."""
+    async with asyncio.timeout(timeout_s):
+        with await _connected(path, packet) as connection:
+            sent.set()
+            return await asyncio.get_running_loop().sock_recv(connection, PACKET)
 
 
 async def _connected(path: str, packet: bytes) -> socket.socket:
@@ -112,3 +111,7 @@ async def _connected(path: str, packet: bytes) -> socket.socket:
         connection.close()
         raise
     return connection
+
+
+def _reason(error: Exception) -> str:
+    return why(error) if isinstance(error, OSError) and error.strerror else "it did not answer in time"
