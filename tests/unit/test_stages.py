@@ -52,14 +52,14 @@ def test_a_wrong_table_is_refused_with_the_line(line: str, complaint: str) -> No
 
 
 def test_half_of_the_stages_of_a_kind_are_drawn() -> None:
-    table = TABLE + "".join(f"boot{n} 100 1 image board\n" for n in range(5))
+    table = TABLE + "".join(f"boot{n} 100 1 image board\n" for n in range(5)) + "long 900 1 image deep\n"
     stages = run_stages.parse(table)
     assert stages["boot0"].kind == "board"
     found = [frozenset(run_stages.drawn(stages, str(seed))) for seed in range(50)]
     assert {
         len([name for name in names if name.startswith("boot") and name != "boot"]) for names in found
     } == {3}
-    assert frozenset.union(*found) == frozenset(stages), "each stage is drawn sometimes"
+    assert frozenset.union(*found) == frozenset(stages) - {"long"}, "each stage is drawn sometimes"
     assert all(names >= run_stages.parse(TABLE).keys() for names in found)
     assert run_stages.drawn(stages, "7") == run_stages.drawn(stages, "7")
 
