@@ -36,15 +36,19 @@ def board() -> Iterator[Board]:
     yield from power_on("boot-validate", emmc=True)
 
 
+# What a validation may change. The list of loaded schedulers may grow, so only the active one counts.
+SETTINGS = f"grep -o '\\[.*\\]' {QUEUE}/scheduler; grep -r . {QUEUE}/nr_requests {QUEUE}/iosched | sort"
+
+
 @pytest.fixture
 def settings(board: Board) -> str:
     """What a validation may change, before the test."""
-    return board.run(f"grep -r . {QUEUE}/scheduler {QUEUE}/nr_requests {QUEUE}/iosched | sort")
+    return board.run(SETTINGS)
 
 
 def clean(board: Board, settings: str) -> None:
     """Asserts that nothing is left of a validation but its report."""
-    assert board.run(f"grep -r . {QUEUE}/scheduler {QUEUE}/nr_requests {QUEUE}/iosched | sort") == settings
+    assert board.run(SETTINGS) == settings
     assert board.try_run(f"ls -d {FOLDER} {STATE}/undo.json")[1].count("No such file") == 2
     assert board.try_run("pgrep -x fio")[1] == ""
 

@@ -43,8 +43,18 @@ OLDER = " linux-x | 1-1 | http://mirror suite/main amd64 Packages\n"
     [
         ("echo 'W: Could not resolve x'; exit 100", HAVE, HASH, "no network: .* cannot be reached"),
         ("echo 'E: No Release.'; exit 100", HAVE, HASH, "cannot read the archive's index: E: No Release."),
-        (GET, OLDER, HASH, "the archive no longer has it, but has 1-1. Change its pin in toolroot/kernels or toolroot/passwords"),
-        (GET, "", HASH, "the archive has no version of it. Change its pin in toolroot/kernels or toolroot/passwords"),
+        (
+            GET,
+            OLDER,
+            HASH,
+            "the archive no longer has it, but has 1-1. Change its pin in toolroot/kernels or toolroot/passwords",
+        ),
+        (
+            GET,
+            "",
+            HASH,
+            "the archive has no version of it. Change its pin in toolroot/kernels or toolroot/passwords",
+        ),
         (GET, HAVE, "0" * 64, f"its SHA-256 is {HASH}, but the pin is {'0' * 64}"),
     ],
 )

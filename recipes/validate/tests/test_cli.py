@@ -176,3 +176,10 @@ def test_a_device_is_refused_if_the_mounts_cannot_be_read(
 ) -> None:
     assert cli.main(["run", "--yes", "--device", "/dev/mmcblk0p4"], places) == 1
     assert "self/mountinfo: No such file or directory. Nothing was written" in capsys.readouterr().err
+
+
+def test_a_kernel_without_swap_has_no_swap_space(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    (places.proc / "self").mkdir(parents=True)
+    (places.proc / "self/mountinfo").write_text("")
+    assert cli.main(["run", "--yes", "--device", "/dev/no-such-device"], places) == 1
+    assert "cannot examine /dev/no-such-device" in capsys.readouterr().err

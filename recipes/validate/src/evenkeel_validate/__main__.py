@@ -133,7 +133,9 @@ def _target(args: argparse.Namespace, places: Places) -> Target:
     device = args.device or (args.destroy[0] if args.destroy else None)
     if device is None:
         return target.of_folder(places.sys, args.folder or Path("/data"), plan.space(_profile(args)))
-    mounts, swaps = (_text(places.proc / name) for name in ("self/mountinfo", "swaps"))
+    mounts = _text(places.proc / "self/mountinfo")
+    # A kernel without swap, as the board's, does not have this file.
+    swaps = _text(places.proc / "swaps") if (places.proc / "swaps").exists() else ""
     return target.of_device(places.sys, device, destroy=destroy, mounts=mounts, swaps=swaps)
 
 

@@ -221,7 +221,8 @@ def quick() -> list[Case]:
         *_limits({"read": 0, "write": 64 * MB}, ("1m",), (1, 4), 1.5),
         *_limits({"randread": 0, "randwrite": 8 * MB}, ("4k",), (1, 32), 1.5),
         *_latencies(2.2, 60 * MB),
-        _ratio("read", 1, 4, compared=True), _ratio("read", 30, 5, compared=True), _ratio("write", 8, 15, 120 * MB, compared=True),
+        _ratio("read", 1, 4, compared=True), _ratio("read", 30, 5, compared=True),
+        _ratio("write", 8, 15, 120 * MB, compared=True),
         _promises(2, 0)[0],
         _stall("direct", "read", 100, 10, 0, False),
     ]  # fmt: skip
