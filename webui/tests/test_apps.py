@@ -8,6 +8,7 @@ import re
 import sqlite3
 import time
 from html import escape
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -819,3 +820,14 @@ def test_unit_without_a_suffix_is_a_service(admin: Browser, agent: FakeAgent) ->
 )
 def test_short_name(unit: str, name: str) -> None:
     assert listing.short_name(unit) == name
+
+
+def test_a_box_has_as_many_rows_as_the_grid_also_with_an_effect() -> None:
+    """apps.css gives each box five rows. A sixth element would lie over the buttons of another."""
+    folder = Path(__file__).resolve().parents[1] / "src/evenkeel_panel/apps"
+    rows = int(re.search(r"\.app \{[^}]*grid-row: span (\d+)", (folder / "static/apps.css").read_text())[1])  # type: ignore[index]
+    box = (
+        (folder / "templates/apps/page.html").read_text().partition("data-app=")[2].partition("</article>")[0]
+    )
+    children = [line for line in box.splitlines() if re.match(r" {6}(\{%.*?%\})*<(header|div|form)\b", line)]
+    assert len(children) == rows, children
