@@ -82,7 +82,7 @@ class Database:
         return self._values.get(key)
 
     def own_setting(self, key: str, value: str) -> str:
-        """The setting KEY, which no user makes. If there is none, it becomes VALUE; saving may fail."""
+        """The setting KEY, which no user makes. If the file does not have it, it becomes VALUE; saving may fail."""
         with self._lock:
             if key not in self._values:
                 try:

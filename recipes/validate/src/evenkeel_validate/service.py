@@ -9,7 +9,7 @@ Guarantees:
 - A caller chooses from closed lists only: a profile, a topic, whether to compare, and the id of a report. No path, program
   or option comes from outside.
 - A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
-- One validation at a time, whoever starts it. The lock of ek-validate decides.
+- Only one validation runs at a time, also if a user starts ek-validate in a shell. The lock of ek-validate ensures this.
 
 Memory: at most 1 + MOST_EARLIER reports for each of WORKERS connections, however many the board has.
 """

@@ -150,7 +150,7 @@ def cancel() -> tuple[str, int]:
 
 
 def _show(id_: str) -> ValidationReport:
-    """The report ID. Aborts with 404 if there is none."""
+    """The report ID. Aborts with 404 if it does not exist."""
     try:
         found: ValidationReport = call("ShowValidation", id_)
     except AgentRefused as error:
