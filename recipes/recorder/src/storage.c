@@ -245,14 +245,16 @@ bool storage_stop(struct storage *s, uint64_t began_ns)
 	const struct timespec pause = timespec_of(NSEC_PER_MSEC);
 	bool ended = true;
 
-	atomic_store(&s->stop_began_ns, began_ns);
 	for (unsigned int i = 0; i < s->count; i++) {
 		struct store *store = atomic_load(&s->writers[i].store);
 
 		if (store)
 			atomic_store(&store->stopping, true);
-		storage_wake(s, i);
 	}
+	/* last: a thread that sees it takes a store whose batch is due only after the shutdown for one that is drained */
+	atomic_store(&s->stop_began_ns, began_ns);
+	for (unsigned int i = 0; i < s->count; i++)
+		storage_wake(s, i);
 	for (unsigned int i = 0; i < s->count; i++) {
 		struct storage_writer *w = &s->writers[i];
 		struct store *store = atomic_load(&w->store);

@@ -19,6 +19,7 @@
 #define CHANNELS 4u
 #define RECORDS	 3000u
 #define SEGMENT	 ((uint64_t)256 << 10)
+#define SHUTDOWNS 200u
 
 /* a window so long that no batch is due: only full chunks and the shutdown write */
 static const struct channel_config config = {
@@ -76,22 +77,43 @@ static bool submit(struct storage *s, struct one *all, unsigned int i)
 	return !ret;
 }
 
+/* opens a channel in each place; they are on @media media by turns */
+static void start(struct storage *s, struct one *all, uint64_t media)
+{
+	struct error e;
+
+	assert_int_equal(storage_start(s, CHANNELS, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), 0, &e),
+			 0);
+	for (unsigned int i = 0; i < CHANNELS; i++) {
+		open_one(&all[i], i, 1 + i % media);
+		assert_int_equal(storage_add(s, i, &all[i].store, &e), 0);
+	}
+}
+
+/* shuts down, and checks that @records of each channel are durable */
+static void stop(struct storage *s, struct one *all, uint64_t records)
+{
+	/* as if the shutdown began later, so that it does not give up on a busy disk of the test machine */
+	assert_true(storage_stop(s, monotonic_ns() + 30 * NSEC_PER_SEC));
+	storage_close(s);
+	close(s->done_fd);
+	for (unsigned int i = 0; i < CHANNELS; i++) {
+		assert_true(store_idle(&all[i].store));
+		assert_int_equal(all[i].store.counts.durable, records);
+		store_close(&all[i].store);
+		buffer_close(&all[i].buffer);
+	}
+}
+
 static void write_all_records(uint64_t media)
 {
-	static struct one all[CHANNELS];
+	struct one all[CHANNELS] = { 0 };
 	const struct timespec pause = timespec_of(NSEC_PER_MSEC / 10);
 	const uint64_t until = monotonic_ns() + 60 * NSEC_PER_SEC;
 	struct storage s;
-	struct error e;
 	bool more = true;
 
-	assert_int_equal(storage_start(&s, CHANNELS, eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), 0, &e),
-			 0);
-	memset(all, 0, sizeof(all));
-	for (unsigned int i = 0; i < CHANNELS; i++) {
-		open_one(&all[i], i, 1 + i % media);
-		assert_int_equal(storage_add(&s, i, &all[i].store, &e), 0);
-	}
+	start(&s, all, media);
 	while (more) {
 		bool any = false;
 
@@ -107,16 +129,7 @@ static void write_all_records(uint64_t media)
 		if (!any)
 			nanosleep(&pause, NULL);
 	}
-	/* as if the shutdown began later, so that it does not give up on a busy disk of the test machine */
-	assert_true(storage_stop(&s, monotonic_ns() + 30 * NSEC_PER_SEC));
-	storage_close(&s);
-	close(s.done_fd);
-	for (unsigned int i = 0; i < CHANNELS; i++) {
-		assert_true(store_idle(&all[i].store));
-		assert_int_equal(all[i].store.counts.durable, RECORDS);
-		store_close(&all[i].store);
-		buffer_close(&all[i].buffer);
-	}
+	stop(&s, all, RECORDS);
 }
 
 static void channels_on_one_medium_take_turns(void **state)
@@ -131,11 +144,29 @@ static void channels_on_two_media_do_not_wait_for_each_other(void **state)
 	write_all_records(2);
 }
 
+/* the thread may look at its store at any moment of the call that begins the shutdown */
+static void a_shutdown_writes_what_is_not_due_yet(void **state)
+{
+	(void)state;
+	for (unsigned int round = 0; round < SHUTDOWNS; round++) {
+		struct one all[CHANNELS] = { 0 };
+		struct storage s;
+
+		start(&s, all, CHANNELS);
+		for (unsigned int i = 0; i < CHANNELS; i++)
+			assert_true(submit(&s, all, i));
+		for (unsigned int i = 0; i < CHANNELS; i++)
+			storage_wake(&s, i);
+		stop(&s, all, 1);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(channels_on_one_medium_take_turns),
 		cmocka_unit_test(channels_on_two_media_do_not_wait_for_each_other),
+		cmocka_unit_test(a_shutdown_writes_what_is_not_due_yet),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
