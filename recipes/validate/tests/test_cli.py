@@ -11,7 +11,7 @@ from evenkeel_report.row import Row
 from evenkeel_validate import __main__ as cli
 from evenkeel_validate import lock, report, undo
 from evenkeel_validate.report import Report
-from evenkeel_validate.session import Places
+from evenkeel_validate.runs import Places
 from evenkeel_validate.target import Target
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from evenkeel_agent.settings import Settings
 from evenkeel_validate.loads import SLICE
-from evenkeel_validate.service import FOLDER, ORDER, RUN_UNIT
-from evenkeel_validate.session import Places
+from evenkeel_validate.planning import FOLDER
+from evenkeel_validate.runs import Places
+from evenkeel_validate.service import ORDER, RUN_UNIT
 
 COMPONENT = Path(__file__).resolve().parent.parent
 TOP = COMPONENT.parents[1]

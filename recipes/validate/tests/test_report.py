@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from evenkeel_report.row import Better, Figure, Row
-from evenkeel_validate import measure, promises, report, summary
+from evenkeel_validate import measure, promises, report, report_page, summary
 from evenkeel_validate.cases import Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.measure import Outcome
@@ -165,7 +165,9 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
 
 
 def page(found: Report, *earlier: Report) -> str:
-    return html_.unescape(re.sub(r"<style>.*?</style>", "", report.html(found, earlier), flags=re.DOTALL))
+    return html_.unescape(
+        re.sub(r"<style>.*?</style>", "", report_page.html(found, earlier), flags=re.DOTALL)
+    )
 
 
 def test_the_page_is_self_contained_and_shows_everything() -> None:
@@ -189,7 +191,7 @@ def test_the_page_is_self_contained_and_shows_everything() -> None:
         "evenkeel",
         "t",
     )
-    raw = report.html(found)
+    raw = report_page.html(found)
     assert raw.startswith("<!doctype html>")
     assert not re.search(r"<script|https?://(?!www\.w3\.org)|src=|@import|url\(", raw)
     assert "<b>evil" not in raw

@@ -3,6 +3,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -14,11 +16,11 @@ import pytest
 from evenkeel_common.packets import CONTENT_BYTES, PACKET_BYTES, End, parse
 from evenkeel_report.row import Row
 from evenkeel_validate import __main__ as cli
-from evenkeel_validate import cases, lock, plan, report, service
+from evenkeel_validate import cases, lock, plan, report, report_page, service
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.report import Report
+from evenkeel_validate.runs import Places
 from evenkeel_validate.service import ORDER, RUN_UNIT, Service
-from evenkeel_validate.session import Places
 from evenkeel_validate.target import Target
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,9 +76,9 @@ def stored(helper: Service, id_: str = ID, ratio: float = 2.0, **more: Any) -> R
     return found
 
 
-def test_a_plan_says_what_a_validation_would_do(helper: Service, systemd: Systemd) -> None:
+def test_a_plan_says_what_a_validation_would_do(helper: Service, systemd: Systemd, tmp_path: Path) -> None:
     found = ask(helper, "plan", **PLAN)
-    assert found["where"] == f"the file {helper.find_target(helper.places, 0).path} on mmcblk0"
+    assert found["where"] == f"the file {tmp_path}/data/.ek-validate/data on mmcblk0"
     assert found["written_bytes"] <= 10**9
     assert (found["most_s"], found["schedulers"], found["groups"]) == (120, ["evenkeel"], True)
     assert 0 < found["endurance_percent"] < 1
@@ -95,6 +97,7 @@ def test_each_topic_names_cases_and_each_case_has_a_topic() -> None:
 
 
 def test_the_order_is_a_command_line_that_ek_validate_accepts(helper: Service, systemd: Systemd) -> None:
+    assert tuple(plan.PROFILES) == service.PROFILES
     for profile in plan.PROFILES:
         for topic in service.TOPICS:
             for compare in (False, True):
@@ -275,9 +278,11 @@ def test_an_id_that_does_not_exist_is_refused(helper: Service, id_: Any) -> None
 def test_the_page_has_earlier_reports_of_the_same_device_only(
     helper: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(report, "MOST_EARLIER", 2)
+    monkeypatch.setattr(report_page, "MOST_EARLIER", 2)
     given: list[list[str]] = []
-    monkeypatch.setattr(report, "html", lambda _, earlier: given.append([one.id for one in earlier]) or "")
+    monkeypatch.setattr(
+        report_page, "html", lambda _, earlier: given.append([one.id for one in earlier]) or ""
+    )
     for day in range(1, 6):
         stored(helper, f"2026010{day}-120000", device="A" if day != 4 else "B")
     for day in (5, 4):
@@ -324,3 +329,18 @@ def test_a_large_report_goes_in_packets_and_the_process_ends(
     assert json.loads(content)["id"] == ID
     thread.join(10)
     assert not thread.is_alive()
+
+
+def test_a_look_at_a_validation_loads_nothing_that_measures() -> None:
+    code = (
+        "import sys, evenkeel_validate.service; print([m for m in sys.modules if m.rpartition('.')[2] in "
+        "('session', 'measure', 'loads', 'fio', 'probe', 'page', 'plots', 'msgspec')])"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", code),
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONPATH": ":".join(sys.path)},
+    )
+    assert done.stdout == "[]\n"

@@ -14,11 +14,12 @@ from typing import Any
 
 import fake_board as board
 import pytest
-from evenkeel_validate import cases, lock, plan, report, session, undo
+from evenkeel_validate import cases, lock, plan, report, runs, session, undo
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.plan import Profile
-from evenkeel_validate.session import Places, Request, Session
+from evenkeel_validate.runs import Places
+from evenkeel_validate.session import Request, Session
 from evenkeel_validate.target import Target
 from sample import sample
 
@@ -278,7 +279,7 @@ def test_kill_9_at_a_random_moment(root: Path, launcher: board.Groups, seed: int
     while board.alive(root) and time.monotonic() < deadline:
         time.sleep(0.02)
     clean(root, before)
-    for found in session.reports(here):
+    for found in runs.reports(here):
         assert (found.state, found.reason) == ("partial", "the run was killed, or the power failed")
     # the next run works
     run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
@@ -297,26 +298,26 @@ def test_a_run_first_restores_what_an_earlier_one_left(root: Path, launcher: boa
 
 def test_progress_and_cancel_of_a_run_in_another_process(root: Path) -> None:
     here = places(root)
-    assert session.progress(here) is None
+    assert runs.progress(here) is None
     with pytest.raises(ValidateError, match="no validation is running"):
         lock.stop(here.lock)
     process = subprocess.Popen([sys.executable, "-c", RUN, str(root), str(Path(__file__).parent), *sys.path])
     try:
         deadline = time.monotonic() + 20
-        while (session.progress(here) or {}).get("index", 0) < 1 and time.monotonic() < deadline:
+        while (runs.progress(here) or {}).get("index", 0) < 1 and time.monotonic() < deadline:
             time.sleep(0.02)
-        seen = session.progress(here)
+        seen = runs.progress(here)
         assert seen is not None
         assert seen["count"] == len(few()) + 1
         # the first case is in the report already, so a kill would not lose it
-        assert session.reports(here)[0].state == "running"
-        assert session.reports(here)[0].rows
+        assert runs.reports(here)[0].state == "running"
+        assert runs.reports(here)[0].rows
         assert lock.stop(here.lock) == seen["id"]
         assert process.wait(20) == 0
     finally:
         process.kill()
         process.wait()
-    found = session.reports(here)[0]
+    found = runs.reports(here)[0]
     assert (found.state, found.reason) == ("partial", "cancelled")
 
 
@@ -338,7 +339,7 @@ def test_the_time_left_falls_during_a_case(
 @pytest.mark.parametrize("bad", ["", "../x", "20260101", "20260101-000000"])
 def test_an_id_that_does_not_exist_is_refused(root: Path, bad: str) -> None:
     with pytest.raises(ValidateError, match="ek-validate list"):
-        session.find(places(root), bad)
+        runs.find(places(root), bad)
 
 
 def test_a_damaged_report_hides_no_other(root: Path, launcher: board.Groups) -> None:
@@ -346,4 +347,4 @@ def test_a_damaged_report_hides_no_other(root: Path, launcher: board.Groups) -> 
     found = run.run(run.make_plan())
     (root / "state/runs/20990101-000000").mkdir()
     (root / "state/runs/20990101-000000/report.json").write_text("{")
-    assert [r.id for r in session.reports(places(root))] == [found.id]
+    assert [r.id for r in runs.reports(places(root))] == [found.id]

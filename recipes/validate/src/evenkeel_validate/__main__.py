@@ -17,13 +17,14 @@ from typing import Any
 from evenkeel_common.files import why
 from evenkeel_report import compare as comparison
 
-from . import lock, model, plan, report, session, summary, target
+from . import lock, model, plan, report, report_page, runs, session, summary, target, version
 from .cases import MB
 from .errors import ValidateError
 from .loads import Launcher, Scopes, Ungrouped
 from .plan import Profile
 from .report import Report
-from .session import Places, Request, Session
+from .runs import Places
+from .session import Request, Session
 from .target import Target
 
 PARTIAL, BROKEN = 3, 4
@@ -101,13 +102,6 @@ def _parser() -> argparse.ArgumentParser:
         "--preset", type=Path, metavar="FILE", help="write the preset into FILE (default: print it)"
     )
     return parser
-
-
-def version() -> str:
-    for path in (Path(__file__).parent / "VERSION", Path(__file__).parents[4] / "VERSION"):
-        if path.is_file():
-            return path.read_text().strip()
-    return "unknown"
 
 
 def _launcher() -> tuple[Launcher, bool]:
@@ -231,13 +225,13 @@ def _shown(found: Report) -> list[str]:
 
 def _load(text: str, places: Places) -> Report:
     """The report with the id or the file name TEXT."""
-    if session.RUN_ID.fullmatch(text):
-        return session.settled(report.read(session.find(places, text)), places)
-    return session.settled(report.read(Path(text)), places)
+    if runs.RUN_ID.fullmatch(text):
+        return runs.settled(report.read(runs.find(places, text)), places)
+    return runs.settled(report.read(Path(text)), places)
 
 
 def _show(args: argparse.Namespace, places: Places) -> int:
-    running = session.progress(places)
+    running = runs.progress(places)
     if args.report is None and running and not args.html:
         left = plan.duration(running["seconds_left"]) if "seconds_left" in running else "some time"
         count = f"{running.get('index', 0) + 1} of {running.get('count', '?')}"
@@ -248,21 +242,21 @@ def _show(args: argparse.Namespace, places: Places) -> int:
         return 0
     found: Report
     if args.report is None:
-        all_reports = session.reports(places)
+        all_reports = runs.reports(places)
         if not all_reports:
             raise ValidateError("this board has no validation yet; start one with `ek-validate run`")
         found = all_reports[0]
     else:
         found = _load(args.report, places)
     if args.html:
-        args.html.write_text(report.html(found, session.reports(places)))
+        args.html.write_text(report_page.html(found, runs.reports(places)))
         return 0
     _print(args, found.as_json(), _shown(found))
     return 0
 
 
 def _list(args: argparse.Namespace, places: Places) -> int:
-    found = session.reports(places)
+    found = runs.reports(places)
     lines = [
         f"{r.id}  {r.profile:5}  {r.state:8}  {r.subject:11}  {r.target.get('where', '')}" for r in found
     ]

@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report of a validation: report.json, and the page that shows it. No measurement here.
+"""The report of a validation, report.json. report_page.py has the page that shows it. No measurement here.
 
 report.json has the rows of the bench (docs/reference/interfaces.md) and what belongs to a device: its facts, what was
 announced and written, and what was left out. It is saved after each case, so a run that ends early leaves a report.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from evenkeel_common import files
-from evenkeel_report import page
-from evenkeel_report.markup import Markup, el, join
-from evenkeel_report.names import TOPICS, number, with_unit
-from evenkeel_report.plots import Lines, Palette
 from evenkeel_report.row import Figure, Row, RowError
 
 from .errors import ValidateError
-from .measure import Outcome
 from .promises import Promise, judge
-from .summary import sentences
+
+if TYPE_CHECKING:
+    from .measure import Outcome
 
 FORMAT = 1
 State = Literal["running", "complete", "partial"]
-# Reports of an earlier version of the same device that the page shows beside the present figures.
-MOST_EARLIER = 5
-TOPICS.setdefault("device", "The device: limits of sequential and random I/O")
 
 
 @dataclass
@@ -56,7 +49,7 @@ class Report:
     skipped: dict[str, str] = field(default_factory=dict)
     not_restored: list[str] = field(default_factory=list)
 
-    def add(self, case: str, outcome: Outcome, scheduler: str, measured: str) -> None:
+    def add(self, case: str, outcome: "Outcome", scheduler: str, measured: str) -> None:
         """Add what a case measured on SCHEDULER. Figures of another scheduler than the subject join the subject's rows."""
         for figure in outcome.figures:
             self._add(case, figure, scheduler, measured)
@@ -126,137 +119,3 @@ def save(report: Report, folder: Path) -> None:
     """Write report.json. At any moment the file has a whole report, also after a power cut. Raises OSError."""
     content = json.dumps(report.as_json(), allow_nan=False).encode() + b"\n"
     files.replace(str(folder / "report.json"), content, 0o644)
-
-
-def save_page(report: Report, folder: Path, earlier: Sequence[Report]) -> None:
-    files.replace(str(folder / "report.html"), html(report, earlier).encode(), 0o644)
-
-
-def html(report: Report, earlier: Sequence[Report] = ()) -> str:
-    """The page: one file without scripts, fonts or pictures from elsewhere."""
-    curves = {(case, report.kernel): points for case, points in report.curves.items()}
-    meta = {
-        "device": f"{report.target.get('where', '')} ({report.target.get('model', '')})",
-        "state": report.state if not report.reason else f"{report.state.upper()}: {report.reason}",
-        "profile": report.profile,
-        "scheduler": report.subject,
-        "kernel": report.kernel,
-        "started": report.started,
-        "ended": report.ended or "not ended",
-        "written": f"{report.written / 1e6:,.0f} MB of {report.announced.get('written', 0) / 1e6:,.0f} MB announced",
-    }
-    text = page.render(report.rows, title=f"Validation {report.id}", meta=meta, verdicts=(), curves=curves)
-    before, summary, after = text.partition('<section id="summary">')
-    return before + _own(report, earlier) + summary + after
-
-
-def _own(report: Report, earlier: Sequence[Report]) -> Markup:
-    """The sections that only a validation has."""
-    return join(
-        _partial(report), _promises(report), _streams(report), _facts(report), _earlier(report, earlier), _skipped(report)
-    )  # fmt: skip
-
-
-def _partial(report: Report) -> Markup | None:
-    lost = [
-        el("p", el("b", f"Not restored: {line}. Run `ek-validate restore` as root."))
-        for line in report.not_restored
-    ]
-    if report.state == "complete" and not lost:
-        return None
-    why = report.reason or "the run has not ended"
-    head = (
-        el("p", el("b", "This report is partial: "), f"{why}. The figures below are valid.")
-        if report.state != "complete"
-        else None
-    )
-    return el("section", head, *lost)
-
-
-SIGNS = {True: "✓ ", False: "✗ ", None: "○ "}
-
-
-def _promises(report: Report) -> Markup:
-    items = [
-        el("li", el("h3", f"{SIGNS[p.held]}{p.title}"), el("p", p.verdict), el("p", p.evidence, class_="faint"),
-           class_={True: "ok", False: "missed", None: "open"}[p.held])
-        for p in report.promises()
-    ]  # fmt: skip
-    return el(
-        "section",
-        el("h2", "In short"),
-        *(el("p", line) for line in sentences(report)),
-        el("h2", "Promises"),
-        el("ul", *items, class_="shapes"),
-        id="promises",
-    )
-
-
-def _streams(report: Report) -> Markup | None:
-    if not report.series:
-        return None
-    figures = [
-        el("figure", el("figcaption", el("b", case)),
-           Lines("Throughput over time", "s", "MB/s", {report.subject: points}, report.subject, zero=True,
-                 x_log=False).draw(Palette()))
-        for case, points in report.series.items()
-    ]  # fmt: skip
-    return el("section", el("h2", "Throughput over time"), el("div", *figures, class_="plots"), id="streams")
-
-
-def _table(head: Sequence[str], lines: Sequence[Sequence[str]]) -> Markup:
-    return el(
-        "div",
-        el(
-            "table",
-            el("thead", el("tr", *(el("th", h, scope="col") for h in head))),
-            el("tbody", *(el("tr", *(el("td", cell) for cell in line)) for line in lines)),
-        ),
-        class_="scroll",
-    )
-
-
-def _facts(report: Report) -> Markup:
-    lines = [[f["title"], f["value"], f["source"]] for f in report.facts if f["value"]]
-    missing: dict[str, list[str]] = {}
-    for fact in report.facts:
-        if not fact["value"]:
-            missing.setdefault(fact["reason"], []).append(fact["title"])
-    items = [el("li", f"{', '.join(titles)}: {reason}") for reason, titles in missing.items()]
-    return el(
-        "section",
-        el("h2", "What the device reports"),
-        _table(("fact", "value", "source"), lines),
-        el("details", el("summary", f"Missing: {sum(map(len, missing.values()))} facts"), el("ul", *items))
-        if items
-        else None,
-        id="facts",
-    )
-
-
-def _earlier(report: Report, earlier: Sequence[Report]) -> Markup | None:
-    """The promised figures and the limits of earlier runs of the same device."""
-    runs = [e for e in earlier if e.device and e.device == report.device and e.id != report.id][:MOST_EARLIER]
-    shown = [r for r in report.rows if r.target is not None or r.id.startswith("device.")]
-    if not runs or not shown:
-        return None
-    lines = []
-    for row in shown:
-        old = [next((r for r in e.rows if r.id == row.id), None) for e in runs]
-        if any(old):
-            lines.append(
-                [row.id, with_unit(row.value, row.unit), *(number(r.value) if r else "–" for r in old)]
-            )
-    head = ("figure", "now", *(e.started[:16].replace("T", " ") for e in runs))
-    return (
-        el("section", el("h2", "Earlier validations of this device"), _table(head, lines), id="earlier")
-        if lines
-        else None
-    )
-
-
-def _skipped(report: Report) -> Markup | None:
-    if not report.skipped:
-        return None
-    items = [el("li", el("code", name), f" {why}") for name, why in report.skipped.items()]
-    return el("section", el("h2", "Not measured"), el("ul", *items), id="skipped")

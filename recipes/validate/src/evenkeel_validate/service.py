@@ -11,6 +11,9 @@ Guarantees:
 - A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
 - Only one validation runs at a time, also if a user starts ek-validate in a shell. The lock of ek-validate ensures this.
 
+A page in a browser asks again and again, also on a slow board, so what most requests do not need is imported late: planning
+and report_page.
+
 Memory: at most 1 + MOST_EARLIER reports for each of WORKERS connections, however many the board has.
 """
 
@@ -25,25 +28,24 @@ import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evenkeel_common.files import replace, why
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 from evenkeel_report import compare as comparison
 from evenkeel_report.names import wanted, with_unit
 
-from . import cases, lock, plan, report, session, summary, target
+from . import lock, report, runs, summary
 from .errors import ValidateError
-from .loads import Ungrouped
-from .plan import Plan
 from .report import Report
-from .session import Places, Request, Session
-from .target import Target
+from .runs import Places
+
+if TYPE_CHECKING:
+    from .planning import FindTarget
 
 RUN_UNIT = "evenkeel-validate-run.service"
 ORDER = "order"  # in Places.run: the environment file of RUN_UNIT
-FOLDER = Path("/data")
+PROFILES = ("quick", "full", "soak")
 TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel")
 MOST_REPORTS = 50
 MOST_TEXT = 500  # characters of a reason in the list
@@ -81,18 +83,14 @@ def systemctl(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def data_folder(places: Places, size: int) -> Target:
-    return target.of_folder(places.sys, FOLDER, size)
-
-
 @dataclass
 class Service:
-    """Answers requests. FIND_TARGET says where a validation writes; SYSTEMCTL gives orders to systemd."""
+    """Answers requests. FIND_TARGET says where a validation writes, SYSTEMCTL gives orders to systemd."""
 
     places: Places
     version: str
     systemctl: Callable[..., str] = systemctl
-    find_target: Callable[[Places, int], Target] = data_folder
+    find_target: "FindTarget | None" = None
     begin_s: float = BEGIN_S
 
     def __post_init__(self) -> None:
@@ -130,25 +128,15 @@ class Service:
     # the orders
 
     def _plan(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        made, where = self._planned(request)
-        return {
-            "where": where.where,
-            "cases": len(made.steps),
-            "written_bytes": made.total,
-            "endurance_percent": plan.endurance(made.total, where.capacity) if where.capacity else -1.0,
-            "takes_s": made.seconds,
-            "most_s": made.profile.seconds,
-            "schedulers": list(dict.fromkeys(step.scheduler for step in made.steps)),
-            "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
-            "left_out": _left_out(made.skipped),
-        }
+        found = self._planned(*_options(request))
+        return {**found, "left_out": _left_out(found["left_out"])}
 
     def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        profile, topic, compares = _options(request)
+        options = profile, topic, compares = _options(request)
         with self._starting:
             if self._state(request)["state"] != "idle":
                 raise Refused("validation-runs")
-            self._planned(request)
+            self._planned(*options)
             words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
             words += [] if compares else ["--no-compare"]
             self.places.run.mkdir(parents=True, exist_ok=True)
@@ -165,13 +153,13 @@ class Service:
         return found
 
     def _state(self, _: Mapping[str, Any]) -> dict[str, Any]:
-        running = session.progress(self.places)
+        running = runs.progress(self.places)
         if running is None:
             active = self.systemctl("is-active", RUN_UNIT) in ("active", "activating", "deactivating")
             return {"state": "starting" if active else "idle"}
         return {
             "state": "running",
-            "id": running["id"] if session.RUN_ID.fullmatch(str(running["id"])) else "",
+            "id": running["id"] if runs.RUN_ID.fullmatch(str(running["id"])) else "",
             "index": running.get("index", 0),
             "count": running.get("count", 0),
             "about": running.get("about", ""),
@@ -192,7 +180,7 @@ class Service:
         return self._state(request)
 
     def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [_row(found) for found in itertools.islice(session.each_report(self.places), MOST_REPORTS)]
+        return [_row(found) for found in itertools.islice(runs.each_report(self.places), MOST_REPORTS)]
 
     def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
         found = self._report(request["id"])
@@ -238,35 +226,33 @@ class Service:
         found = self._report(request["id"])
         if _one_of(request["format"], ("json", "html")) == "json":
             return json.dumps(found.as_json()).encode()
+        from . import report_page
+
         same = (
-            one
-            for one in session.each_report(self.places)
-            if one.device == found.device and one.id != found.id
+            one for one in runs.each_report(self.places) if one.device == found.device and one.id != found.id
         )
-        earlier = list(itertools.islice(same, report.MOST_EARLIER)) if found.device else []
-        return report.html(found, earlier).encode()
+        earlier = list(itertools.islice(same, report_page.MOST_EARLIER)) if found.device else []
+        return report_page.html(found, earlier).encode()
 
     # internal
 
     def _report(self, id_: Any) -> Report:
-        if not isinstance(id_, str) or not session.RUN_ID.fullmatch(id_):
+        if not isinstance(id_, str) or not runs.RUN_ID.fullmatch(id_):
             raise Refused(ABSENT, "InvalidArgument", id=str(id_)[:40])
         folder = self.places.runs / id_
         if not (folder / "report.json").exists():
             raise Refused(ABSENT, "InvalidArgument", id=id_)
-        return session.settled(report.read(folder), self.places)
+        return runs.settled(report.read(folder), self.places)
 
-    def _planned(self, request: Mapping[str, Any]) -> tuple[Plan, Target]:
-        """What the run of REQUEST would do. Raises Refused if no case could run, or ValidateError."""
-        profile, topic, compares = _options(request)
-        chosen = plan.PROFILES[profile]
-        where = self.find_target(self.places, plan.space(chosen))
-        wanted_ = Request(chosen, where, [f"{topic}."] if topic else [], None if compares else [])
-        made = Session(self.places, Ungrouped(), wanted_, self.version).make_plan()
-        if not made.steps:
-            reasons = "; ".join(dict.fromkeys(made.skipped.values()))
-            raise Refused("validation-no-case", reason=reasons or f"the profile {profile} has none")
-        return made, where
+    def _planned(self, profile: str, topic: str, compares: bool) -> dict[str, Any]:
+        """What a validation would do. Raises Refused if no case could run, or ValidateError."""
+        from . import planning
+
+        find_target = self.find_target or planning.data_folder
+        try:
+            return planning.plan_of(self.places, find_target, profile, topic, compares, self.version)
+        except planning.NothingToMeasure as error:
+            raise Refused("validation-no-case", reason=str(error)) from None
 
 
 ORDERS = ("plan", "start", "state", "cancel", "list", "show", "compare")
@@ -283,7 +269,7 @@ def _options(request: Mapping[str, Any]) -> tuple[str, str, bool]:
     compares = request["compare"]
     if not isinstance(compares, bool):
         raise ValueError(f"compare is {compares!r:.40}")
-    return _one_of(request["profile"], tuple(plan.PROFILES)), _one_of(request["topic"], TOPICS), compares
+    return _one_of(request["profile"], PROFILES), _one_of(request["topic"], TOPICS), compares
 
 
 def _error(code: str, kind: str, **parameters: Any) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import contextlib
 import datetime
 import json
 import os
-import re
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,52 +22,22 @@ from evenkeel_agent import probe
 from evenkeel_agent.health import active_scheduler
 from evenkeel_common.files import read_line, why
 
-from . import facts, fio, lock, measure, plan, report, target, undo
+from . import facts, fio, lock, measure, plan, report, report_page, runs, target, undo
 from .cases import Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
 from .loads import SLICE, Launcher, Load, Runner
 from .measure import Context
 from .plan import MOVIE, Budget, Plan, Profile
 from .report import Report
+from .runs import Places
 from .target import Target
 
 SUBJECT = "evenkeel"
 # The kernel's other schedulers. The first ones are measured if the time does not suffice for all.
 OTHERS = ("bfq", "none", "mq-deadline", "kyber")
-RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 PROGRESS_S = 0.5
 SCRATCH = "scratch"
 RECORD_FILES = ("rec", "truncate", "allocate")
-
-
-@dataclass(frozen=True)
-class Places:
-    """Paths on a board. Tests replace them. `state` survives a reboot, `run` does not."""
-
-    sys: Path = Path("/sys")
-    proc: Path = Path("/proc")
-    state: Path = Path("/var/lib/evenkeel-validate")
-    run: Path = Path("/run/evenkeel-validate")
-
-    @property
-    def journal(self) -> Path:
-        return self.state / "undo.json"
-
-    @property
-    def runs(self) -> Path:
-        return self.state / "runs"
-
-    @property
-    def lock(self) -> Path:
-        return self.run / "lock"
-
-    @property
-    def progress(self) -> Path:
-        return self.run / "progress.json"
-
-    @property
-    def boot(self) -> str:
-        return read_line(str(self.proc / "sys/kernel/random/boot_id"))
 
 
 def now() -> str:
@@ -79,35 +48,6 @@ def restore(places: Places, launcher: Launcher) -> list[str]:
     """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running."""
     with lock.held(places.lock, "restore"):
         return undo.restore(places.journal, places.boot, launcher.stop)
-
-
-def find(places: Places, id_: str) -> Path:
-    """The folder of the run ID. Raises ValidateError."""
-    if not RUN_ID.fullmatch(id_):
-        raise ValidateError(f"{id_!r:.60} is not the id of a validation; `ek-validate list` shows the ids")
-    folder = places.runs / id_
-    if not (folder / "report.json").exists():
-        raise ValidateError(f"there is no validation {id_}; `ek-validate list` shows the ids")
-    return folder
-
-
-def each_report(places: Places) -> Iterator[Report]:
-    """All reports, the latest first, one at a time. A damaged report is left out, so that it hides no other one."""
-    for folder in sorted(places.runs.glob("*"), reverse=True) if places.runs.is_dir() else ():
-        with contextlib.suppress(ValidateError):
-            yield settled(report.read(folder), places)
-
-
-def reports(places: Places) -> list[Report]:
-    return list(each_report(places))
-
-
-def settled(found: Report, places: Places) -> Report:
-    """The report with its true state: a run that no process goes on with was interrupted."""
-    holder = lock.holder(places.lock)
-    if found.state == "running" and (holder is None or holder[1] != found.id):
-        found.state, found.reason = "partial", "the run was killed, or the power failed"
-    return found
 
 
 @dataclass(frozen=True)
@@ -228,7 +168,7 @@ class Session:
                         self.places.progress.unlink()
             found.ended = now()
             report.save(found, folder)
-            report.save_page(found, folder, reports(self.places))
+            report_page.save(found, folder, runs.reports(self.places))
             return found
 
     def _new_id(self) -> str:
@@ -408,18 +348,6 @@ class Session:
         temporary = self.places.progress.with_suffix(".new")
         temporary.write_text(json.dumps(progress))
         os.replace(temporary, self.places.progress)
-
-
-def progress(places: Places) -> dict[str, Any] | None:
-    """The progress of the validation that runs, or None."""
-    holder = lock.holder(places.lock)
-    if holder is None:
-        return None
-    try:
-        found: dict[str, Any] = json.loads(places.progress.read_bytes())
-    except (OSError, ValueError):
-        return {"id": holder[1]}
-    return found
 
 
 def _device_written(disk: Path) -> int:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a validation on the data partition would do, as ek-validation tells it. It measures nothing and changes nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from . import cases, plan, target
+from .loads import Ungrouped
+from .runs import Places
+from .session import Request, Session
+from .target import Target
+
+FOLDER = Path("/data")
+FindTarget = Callable[[Places, int], Target]
+
+
+class NothingToMeasure(Exception):
+    """No case of the plan can run. str() has the reasons."""
+
+
+def data_folder(places: Places, size: int) -> Target:
+    """A file of SIZE bytes on the data partition. Raises ValidateError."""
+    return target.of_folder(places.sys, FOLDER, size)
+
+
+def plan_of(
+    places: Places, find_target: FindTarget, profile: str, topic: str, compares: bool, version: str
+) -> dict[str, Any]:
+    """The plan, as evenkeel_api has it (ValidationPlan). `left_out` is a dict of reasons by case.
+
+    Raises NothingToMeasure, or ValidateError.
+    """
+    chosen = plan.PROFILES[profile]
+    where = find_target(places, plan.space(chosen))
+    request = Request(chosen, where, [f"{topic}."] if topic else [], None if compares else [])
+    made = Session(places, Ungrouped(), request, version).make_plan()
+    if not made.steps:
+        raise NothingToMeasure(
+            "; ".join(dict.fromkeys(made.skipped.values())) or f"the profile {profile} has none"
+        )
+    return {
+        "where": where.where,
+        "cases": len(made.steps),
+        "written_bytes": made.total,
+        "endurance_percent": plan.endurance(made.total, where.capacity) if where.capacity else -1.0,
+        "takes_s": made.seconds,
+        "most_s": made.profile.seconds,
+        "schedulers": list(dict.fromkeys(step.scheduler for step in made.steps)),
+        "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
+        "left_out": made.skipped,
+    }

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The validations of a board, as seen from outside: their paths, reports, and the progress of the one that runs.
+
+A board loads this module for each look at them, so it imports nothing that measures.
+"""
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evenkeel_common.files import read_line
+
+from . import lock, report
+from .errors import ValidateError
+from .report import Report
+
+RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Places:
+    """Paths on a board. Tests replace them. `state` survives a reboot, `run` does not."""
+
+    sys: Path = Path("/sys")
+    proc: Path = Path("/proc")
+    state: Path = Path("/var/lib/evenkeel-validate")
+    run: Path = Path("/run/evenkeel-validate")
+
+    @property
+    def journal(self) -> Path:
+        return self.state / "undo.json"
+
+    @property
+    def runs(self) -> Path:
+        return self.state / "runs"
+
+    @property
+    def lock(self) -> Path:
+        return self.run / "lock"
+
+    @property
+    def progress(self) -> Path:
+        return self.run / "progress.json"
+
+    @property
+    def boot(self) -> str:
+        return read_line(str(self.proc / "sys/kernel/random/boot_id"))
+
+
+def find(places: Places, id_: str) -> Path:
+    """The folder of the run ID. Raises ValidateError."""
+    if not RUN_ID.fullmatch(id_):
+        raise ValidateError(f"{id_!r:.60} is not the id of a validation; `ek-validate list` shows the ids")
+    folder = places.runs / id_
+    if not (folder / "report.json").exists():
+        raise ValidateError(f"there is no validation {id_}; `ek-validate list` shows the ids")
+    return folder
+
+
+def each_report(places: Places) -> Iterator[Report]:
+    """All reports, the latest first, one at a time. A damaged report is left out, so that it hides no other one."""
+    for folder in sorted(places.runs.glob("*"), reverse=True) if places.runs.is_dir() else ():
+        with contextlib.suppress(ValidateError):
+            yield settled(report.read(folder), places)
+
+
+def reports(places: Places) -> list[Report]:
+    return list(each_report(places))
+
+
+def settled(found: Report, places: Places) -> Report:
+    """The report with its true state: a run that no process goes on with was interrupted."""
+    holder = lock.holder(places.lock)
+    if found.state == "running" and (holder is None or holder[1] != found.id):
+        found.state, found.reason = "partial", "the run was killed, or the power failed"
+    return found
+
+
+def progress(places: Places) -> dict[str, Any] | None:
+    """The progress of the validation that runs, or None."""
+    holder = lock.holder(places.lock)
+    if holder is None:
+        return None
+    try:
+        found: dict[str, Any] = json.loads(places.progress.read_bytes())
+    except (OSError, ValueError):
+        return {"id": holder[1]}
+    return found
