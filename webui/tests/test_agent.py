@@ -113,7 +113,7 @@ def test_ended_sessions_are_signalled(bus: Bus) -> None:
 
 def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
     bus.start_agent()
-    agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=0.5)
+    agent = BusAgent(bus.address, timeout_s=0.5)
     start = time.monotonic()
     with pytest.raises(AgentUnreachable, match=r"did not answer within 0\.5 s") as lost:
         agent.call("StartApp", "s", "", "sleepy")
@@ -122,10 +122,11 @@ def test_hanging_agent_costs_one_time_out(bus: Bus) -> None:
     assert agent.call("ListApps", "s", "")
 
 
-def test_call_that_times_out_does_not_cancel_others(bus: Bus) -> None:
+def test_call_that_times_out_does_not_cancel_others(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
     """The agent sets a weight although another call times out meanwhile."""
     bus.start_agent()
-    agent = BusAgent(bus.address, timeout_s=0.2, change_timeout_s=5)
+    monkeypatch.setattr("evenkeel_panel.agent.SLOW", {"SetWeight"})
+    agent = BusAgent(bus.address, timeout_s=0.2, slow_timeout_s=5)
     with ThreadPoolExecutor(1) as pool:
         weight = pool.submit(agent.call, "SetWeight", "s", "", "later", 7)
         time.sleep(0.3)

@@ -130,4 +130,6 @@ def test_only_an_administrator_sees_the_alerts(admin: Browser, app: Flask) -> No
 def test_without_an_agent_the_page_says_so(admin: Browser, agent: FakeAgent) -> None:
     agent.dead = "The agent does not answer: it is not running."
     assert admin.get("/alerts.json").status_code == 503
-    assert "agent does not answer" in admin.get("/alerts").text
+    page = admin.get("/alerts").text
+    assert "agent does not answer" in page
+    assert 'href="">Try again<' in page

@@ -118,13 +118,13 @@ def test_templates_escape_everything(app: Flask) -> None:
 
 
 def test_no_page_links_to_an_address_from_data() -> None:
-    """Each link begins with a path of the panel, or the code makes it with url_for().
+    """Each link begins with a path of the panel, or the code makes it with url_for(). An empty one loads the page again.
 
     The page of the network links to the addresses of this board, which the agent has from the kernel. `back` is one of the
     paths in system.views.BACK.
     """
     made = re.compile(
-        r"/(?!/)|#|\{\{ (url_for\(|static\(|([\w.]|\[\d\])*\burl\b|earlier|later|wider|before|change\.effect)"
+        r"$|/(?!/)|#|\{\{ (url_for\(|static\(|([\w.]|\[\d\])*\burl\b|earlier|later|wider|before|change\.effect)"
         r"|https://\{\{ (network\.)?host \}\}/|\{\{ back \}\}$"
     )
     for template in TEMPLATES:

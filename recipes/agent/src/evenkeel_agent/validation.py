@@ -26,8 +26,9 @@ from .caller import Caller
 from .settings import Settings
 
 HELPER_UNIT = "evenkeel-validate"
-# ek-validation waits up to 4 s for a validation to begin. This is less than the panel waits.
-ANSWER_S = 7.0
+# A validation keeps the flash and the processors busy, and ek-validation starts when it is asked. It waits up to 4 s for a
+# validation to begin. The panel and ekctl wait for longer.
+ANSWER_S = 25.0
 T = TypeVar("T")
 
 
