@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of tests that take minutes: `make test` runs one of each kind, `make test DEEP=1` runs all.
+"""Samples of tests that take minutes: `make test` runs a few of each kind, `make test DEEP=1` runs all.
 
 EVENKEEL_TEST_SEED repeats the sample of an earlier run, which printed its seed.
 """
@@ -18,9 +18,9 @@ SEED = os.environ.get("EVENKEEL_TEST_SEED") or str(random.SystemRandom().randran
 DEEP = bool(os.environ.get("DEEP"))
 
 
-def sample(kind: str, cases: Sequence[T]) -> list[T]:
-    """One of `cases`, drawn by the seed and by `kind`; all of them with DEEP=1."""
-    return list(cases) if DEEP else [random.Random(f"{SEED} {kind}").choice(cases)]  # noqa: S311 a sample, no secret
+def sample(kind: str, cases: Sequence[T], count: int = 1) -> list[T]:
+    """COUNT of `cases`, drawn by the seed and by `kind`; all of them with DEEP=1."""
+    return list(cases) if DEEP else random.Random(f"{SEED} {kind}").sample(list(cases), count)  # noqa: S311 no secret
 
 
 def in_sample(kind: str, *cases: str) -> dict[str, pytest.MarkDecorator]:

@@ -14,6 +14,7 @@ sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board  # noqa: E402
 from pages import check, logged_in, tab_to  # noqa: E402
+from sample import sample  # noqa: E402
 
 # name for the screenshots → path, and a word that the page must show
 PAGES = {
@@ -48,7 +49,7 @@ TWINS = (
 )
 
 
-@pytest.mark.parametrize("name", PAGES)
+@pytest.mark.parametrize("name", sample("pages", list(PAGES), 5))
 def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: str) -> None:
     path, word = PAGES[name]
     page.goto(path)
@@ -57,7 +58,7 @@ def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: s
     check(page, name)
 
 
-@pytest.mark.parametrize("path", TWINS)
+@pytest.mark.parametrize("path", sample("pages for programs", TWINS, 4))
 def test_each_page_has_its_data_for_programs(page: Page, path: str) -> None:
     answer = page.request.get(path)
     assert answer.status == 200, answer.text()
