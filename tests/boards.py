@@ -300,7 +300,10 @@ def _started(credentials: tuple[str, ...]) -> Path:
     run = BUILD / f"started-{hashlib.sha256(repr(credentials).encode()).hexdigest()[:8]}"
     image = IMAGE.stat()
     toolroot = os.environ.get("EVENKEEL_INSIDE")  # names the version of QEMU
-    made_from = f"{IMAGE} {image.st_size} {image.st_mtime_ns} {toolroot} {credentials}\n"
+    devices = hashlib.sha256(
+        (BUILD.parent / "recipes/image/src/vm.py").read_bytes()
+    ).hexdigest()  # of the machine
+    made_from = f"{IMAGE} {image.st_size} {image.st_mtime_ns} {toolroot} {credentials} {devices}\n"
     stamp = run / "from"
     with (BUILD / f"{run.name}.lock").open("w") as lock:
         # Tests run at the same time: one of them makes the board, the others wait for it.
