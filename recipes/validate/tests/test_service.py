@@ -16,7 +16,7 @@ import pytest
 from evenkeel_common.packets import CONTENT_BYTES, PACKET_BYTES, End, parse
 from evenkeel_report.row import Row
 from evenkeel_validate import __main__ as cli
-from evenkeel_validate import cases, lock, plan, report, report_page, service
+from evenkeel_validate import cases, lock, plan, report, report_page, runs, service
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.report import Report
 from evenkeel_validate.runs import Places
@@ -238,7 +238,7 @@ def test_the_list_is_bounded_and_a_damaged_report_hides_no_other(
         (ID, "complete", 1, 0),
     ]
     assert found[0]["reason"] == "the run was killed, or the power failed"
-    monkeypatch.setattr(service, "MOST_REPORTS", 1)
+    monkeypatch.setattr(runs, "MOST_KEPT", 1)
     assert len(ask(helper, "list")) == 1
 
 

@@ -348,3 +348,18 @@ def test_a_damaged_report_hides_no_other(root: Path, launcher: board.Groups) -> 
     (root / "state/runs/20990101-000000").mkdir()
     (root / "state/runs/20990101-000000/report.json").write_text("{")
     assert [r.id for r in runs.reports(places(root))] == [found.id]
+
+
+def test_only_the_latest_reports_are_kept(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MOST_KEPT", 3)
+    here = places(root)
+    ids = [f"2025010{day}-120000" for day in range(1, 6)]
+    for name in (*ids, "notes"):
+        (here.runs / name).mkdir(parents=True)
+    (here.runs / "20240101-000000").symlink_to(root / "sys")
+    run = make(root, launcher)
+    found = run.run(run.make_plan())
+    assert {f.name for f in here.runs.iterdir()} == {"notes", "20240101-000000", *ids[3:], found.id}
+    assert (root / "sys/block").is_dir()

@@ -7,6 +7,7 @@ A board loads this module for each look at them, so it imports nothing that meas
 import contextlib
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,8 @@ from .errors import ValidateError
 from .report import Report
 
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
+# A board keeps this many reports, of some 100 KB each: a validation a week for a year.
+MOST_KEPT = 50
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,13 @@ def each_report(places: Places) -> Iterator[Report]:
 
 def reports(places: Places) -> list[Report]:
     return list(each_report(places))
+
+
+def remove_old(places: Places) -> None:
+    """Remove the oldest reports, so that there is a place for one more among MOST_KEPT. Leaves other files alone."""
+    folders = [f for f in places.runs.glob("*") if RUN_ID.fullmatch(f.name) and not f.is_symlink()]
+    for folder in sorted(folders, reverse=True)[MOST_KEPT - 1 :]:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def settled(found: Report, places: Places) -> Report:

@@ -47,7 +47,6 @@ RUN_UNIT = "evenkeel-validate-run.service"
 ORDER = "order"  # in Places.run: the environment file of RUN_UNIT
 PROFILES = ("quick", "full", "soak")
 TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel")
-MOST_REPORTS = 50
 MOST_TEXT = 500  # characters of a reason in the list
 WORKERS = 4
 PACKET = 4096
@@ -180,7 +179,7 @@ class Service:
         return self._state(request)
 
     def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
-        return [_row(found) for found in itertools.islice(runs.each_report(self.places), MOST_REPORTS)]
+        return [_row(found) for found in itertools.islice(runs.each_report(self.places), runs.MOST_KEPT)]
 
     def _show(self, request: Mapping[str, Any]) -> dict[str, Any]:
         found = self._report(request["id"])

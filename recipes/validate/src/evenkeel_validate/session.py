@@ -149,6 +149,7 @@ class Session:
             if left := undo.restore(self.places.journal, self.places.boot, self.launcher.stop):
                 raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
             folder = self.places.runs / id_
+            runs.remove_old(self.places)
             folder.mkdir(parents=True)
             found = self._new_report(id_, made)
             report.save(found, folder)
