@@ -5,6 +5,7 @@ The demo's loader keeps the disk busy. All tests use the same board. They run in
 """
 
 import http.client
+import itertools
 import json
 import ssl
 import statistics
@@ -272,19 +273,22 @@ def test_damaged_accounts(board: Board, visitor: Visitor) -> None:
 def test_a_full_data_partition(board: Board, visitor: Visitor) -> None:
     """Also after a restart of all services, users log in. When there is space again, everything works."""
     # as a user without the blocks that only root may use
+    nobody = "setpriv --reuid=nobody --regid=nogroup --clear-groups sh -c"
+    weights = itertools.cycle(("333", "444"))
+
+    def refused() -> bool:
+        """Whether a weight is refused for lack of space. A service may have freed some, so it is filled again before."""
+        board.try_run(f"{nobody} 'cat /dev/zero >> {FILLER}/rest'", 300)
+        return "No space left on device" in visitor.post("/apps/player/weight", "/apps", weight=next(weights))
+
     board.run(f"install -d -o nobody {FILLER}")
     board.try_run(
-        "setpriv --reuid=nobody --regid=nogroup --clear-groups sh -c"
-        f" 'fallocate -l $(($(stat -f -c %a*%S {FILLER}) - 4194304)) {FILLER}/most; cat /dev/zero > {FILLER}/rest'",
-        timeout=300,
+        f"{nobody} 'fallocate -l $(($(stat -f -c %a*%S {FILLER}) - 4194304)) {FILLER}/most'", timeout=300
     )
     try:
+        until("the weight is refused", refused)
         until("reported", lambda: "data-full" in board.problems())
         assert "data-full" in overview(visitor)
-        until(
-            "the weight is refused",
-            lambda: "No space left on device" in visitor.post("/apps/player/weight", "/apps", weight="333"),
-        )
         board.run(f"systemctl restart {AGENT} {HISTORY} {PANEL}", timeout=180)
         until("the overview is shown", lambda: logged_in(visitor))
         assert "data-full" in overview(visitor)
@@ -294,8 +298,8 @@ def test_a_full_data_partition(board: Board, visitor: Visitor) -> None:
     until("healthy", lambda: healthy(board))
     visitor.post("/apps/player/weight", "/apps", weight="333")
     assert json.loads(visitor.get("/apps.json"))["apps"]
-    weights = {app["name"]: app["weight"] for app in json.loads(board.run("ekctl apps --json"))}
-    assert weights["player"] == 333
+    saved = {app["name"]: app["weight"] for app in json.loads(board.run("ekctl apps --json"))}
+    assert saved["player"] == 333
 
 
 def test_a_clock_that_is_set_back_a_day(board: Board, visitor: Visitor) -> None:
@@ -339,8 +343,9 @@ def test_the_certificate_helper_is_killed_during_a_change(board: Board) -> None:
     before = served(board)
     files = board.run(f"sha256sum {TLS}/key.pem {TLS}/cert.pem")
     failed = board.try_run(
-        f"(until [ -e {TLS}/before.pem ]; do :; done;"
-        " systemctl kill --signal=KILL evenkeel-certificate.service) & ekctl make-certificate; ended=$?; wait; (exit $ended)"
+        f"(timeout 100 sh -c 'until [ -e {TLS}/before.pem ]; do sleep 0.05; done' &&"
+        " systemctl kill --signal=KILL evenkeel-certificate.service) & ekctl make-certificate; ended=$?; wait; (exit $ended)",
+        200,
     )
     assert failed[0], failed
     assert "the certificate may have changed" in failed[1]
