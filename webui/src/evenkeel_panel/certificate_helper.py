@@ -31,6 +31,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_common.command import run
+
 from . import firstboot
 
 if TYPE_CHECKING:
@@ -62,14 +64,7 @@ class Refused(Exception):
 
 def reload() -> None:
     """Make nginx read the files. Raises OSError."""
-    try:
-        done = subprocess.run(
-            RELOAD, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=RELOAD_S
-        )
-    except subprocess.TimeoutExpired:
-        raise OSError(f"systemctl did not end within {RELOAD_S:g} s") from None
-    if done.returncode:
-        raise OSError(done.stderr.strip()[-300:] or f"systemctl ended with status {done.returncode}")
+    run(RELOAD, RELOAD_S)
 
 
 def served(port: int = 443) -> str:

@@ -18,13 +18,13 @@ import json
 import os
 import select
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel_common.command import run
 from evenkeel_common.files import read_line, read_small, replace, why
 
 from . import network_trial
@@ -70,14 +70,7 @@ def boot_id() -> str:
 
 def reload() -> None:
     """Make systemd-networkd read its files again. Raises OSError."""
-    try:
-        done = subprocess.run(
-            RELOAD, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=RELOAD_S
-        )
-    except subprocess.TimeoutExpired:
-        raise OSError(f"busctl did not end within {RELOAD_S:g} s") from None
-    if done.returncode:
-        raise OSError(done.stderr.strip()[-300:] or f"busctl ended with status {done.returncode}")
+    run(RELOAD, RELOAD_S)
 
 
 class Helper:

@@ -22,7 +22,6 @@ import itertools
 import json
 import select
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -30,6 +29,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_common.command import run
 from evenkeel_common.files import replace, why
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 from evenkeel_report import compare as comparison
@@ -69,17 +69,8 @@ class Refused(Exception):
 
 def systemctl(*arguments: str) -> str:
     """What systemctl prints. Raises OSError."""
-    try:
-        done = subprocess.run(
-            ("systemctl", *arguments), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
-            timeout=SYSTEMCTL_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise OSError(f"systemctl did not end within {SYSTEMCTL_S:g} s") from None
     # `is-active` prints the state and ends with 3 if the unit is not active.
-    if done.returncode not in (0, 3):
-        raise OSError(done.stderr.strip()[-300:] or f"systemctl ended with status {done.returncode}")
-    return done.stdout.strip()
+    return run(("systemctl", *arguments), SYSTEMCTL_S, success=(0, 3)).strip()
 
 
 @dataclass
