@@ -599,3 +599,13 @@ def test_durations(seconds: float, text: str) -> None:
 )
 def test_amounts(number: float, text: str) -> None:
     assert model.amount(number) == text
+
+
+def test_charts_have_removed_apps_apps_without_io_and_the_rest() -> None:
+    assert model.everybody(["removed", "player", SYSTEM], {"player": "Player", "idle": "Idle"}) == [
+        "idle",
+        "player",
+        "removed",
+        SYSTEM,
+    ]
+    assert model.everybody([], []) == [SYSTEM]

@@ -36,6 +36,11 @@ class View:
     reason: str = ""  # why the view is not live: a sentence
     number: int = 0  # no two views have the same number
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """The titles of the apps, by name."""
+        return {app.name: app.title for app in self.apps}
+
 
 class Board:
     """A cache of the agent's answers.

@@ -256,6 +256,11 @@ def _plain(value: object) -> object:
 # ---- texts ----
 
 
+def everybody(seen: Iterable[str], titles: Iterable[str]) -> list[str]:
+    """The apps that had I/O (SEEN), the apps of the board (TITLES), and the rest of the board, in the order of the charts."""
+    return sorted({*seen, *titles, SYSTEM}, key=order)
+
+
 def title(app: str, titles: Mapping[str, str]) -> str:
     return REST if app == SYSTEM else titles.get(app, app)
 

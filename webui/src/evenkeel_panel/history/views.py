@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from evenkeel_common.iostat import percentile
 from evenkeel_history import live
-from evenkeel_history.period import SYSTEM, Sum
+from evenkeel_history.period import Sum
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FOLDER
 from flask import Blueprint, Response, abort, current_app, render_template
@@ -232,8 +232,8 @@ def _compared(
 
 def _look(total: Sum, app: str | None) -> dict[str, Any]:
     """The apps of the page: all (`apps`), those in the charts (`names`), their titles and their colours."""
-    titles = {each.name: each.title for each in view().apps}
-    everybody = sorted({name for name, _, _ in total.flows} | titles.keys() | {SYSTEM}, key=model.order)
+    titles = view().titles
+    everybody = model.everybody((name for name, _, _ in total.flows), titles)
     return {
         "apps": everybody,
         "names": [name for name in everybody if app in (None, name)],

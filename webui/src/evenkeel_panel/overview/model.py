@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from evenkeel_api.schema import Struct
-from evenkeel_history.period import SYSTEM
 
 from .. import problems, texts
 from ..apps.model import AgentState, BoardState
@@ -120,11 +119,4 @@ def page_data(
                 for app, amount in sorted(point.bytes.items(), key=lambda item: order(item[0]))
             ],
         ),
-    )
-
-
-def everybody(recent: Recent, titles: dict[str, str]) -> list[str]:
-    """The apps of the board, those that had I/O, and the rest of the board, in the order of the chart."""
-    return sorted(
-        {app for point in recent.points.values() for app in point.bytes} | {*titles, SYSTEM}, key=order
     )

@@ -13,7 +13,7 @@ from flask import Blueprint, Response, current_app, render_template
 from .. import live
 from ..context import Nav, panel, view
 from ..history import chart
-from ..history.model import colors, title
+from ..history.model import colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from ..problems import of_message
 from ..wear.model import RATE_DAYS
@@ -49,23 +49,22 @@ def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
 def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:
     """The values for the templates, without the chart."""
     recent, data = _data(shown)
-    titles = {app.name: app.title for app in shown.apps}
-    return recent, {"data": data, "titles": titles}
+    return recent, {"data": data, "titles": shown.titles}
 
 
 def _chart(shown: View) -> dict[str, Any]:
     """The values for the templates, with the chart."""
     recent, values = _figures(shown)
     titles, data = values["titles"], values["data"]
-    everybody = model.everybody(recent, titles)
+    names = everybody((app for point in recent.points.values() for app in point.bytes), titles)
     rates = {(rate.at, rate.app): rate.mbps for rate in data.throughput.rates}
     times = sorted({at for at, _ in rates})
-    series: chart.Series = {name: [rates.get((at, name), 0.0) for at in times] for name in everybody}
+    series: chart.Series = {name: [rates.get((at, name), 0.0) for at in times] for name in names}
     return values | {
-        "titles": {name: title(name, titles) for name in everybody},
-        "colors": colors(everybody),
+        "titles": {name: title(name, titles) for name in names},
+        "colors": colors(names),
         "chart": chart.stacked(times, series, recent.start, recent.end, STEP_S),
-        "busy": [name for name in everybody if any(series[name])],
+        "busy": [name for name in names if any(series[name])],
         "ticks": ticks(recent.start, recent.end),
         "recorded": bool(times),
     }

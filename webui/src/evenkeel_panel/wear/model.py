@@ -7,7 +7,6 @@ import time
 from typing import TYPE_CHECKING
 
 from evenkeel_api.schema import Struct
-from evenkeel_history.period import SYSTEM
 from evenkeel_history.tiers import DAY, HOUR, slot
 
 from .. import problems, texts
@@ -242,11 +241,6 @@ def by_app(point: Sum) -> dict[str, int]:
     for (app, _, _), flow in point.flows.items():
         result[app] = result.get(app, 0) + flow.bytes
     return result
-
-
-def everybody(found: Found, titles: Collection[str]) -> list[str]:
-    """The apps of the board (TITLES), those that have written, and the rest of the board, in the order of the chart."""
-    return sorted({app for app, _, _ in found.total.flows} | {*titles, SYSTEM}, key=order)
 
 
 def unit(most: float) -> tuple[float, str]:

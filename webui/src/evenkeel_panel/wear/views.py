@@ -15,7 +15,7 @@ from .. import texts
 from ..apps.model import BadNumber, parse_fixed_share
 from ..context import Nav, identity, panel, view
 from ..history import chart
-from ..history.model import as_csv, colors, title
+from ..history.model import as_csv, colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from . import model
 
@@ -98,12 +98,12 @@ def set_limit() -> str | tuple[str, int]:
 
 def _page(days: int, **more: str) -> str:
     found, data = _data(days)
-    titles = {app.name: app.title for app in view().apps}
-    everybody = model.everybody(found, titles)
+    titles = view().titles
+    apps = everybody((app for app, _, _ in found.total.flows), titles)
     times = sorted(found.points)
     amounts = {at: model.by_app(found.points[at]) for at in times}
     totals = model.by_app(found.total)
-    names = [name for name in everybody if name in totals]
+    names = [name for name in apps if name in totals]
     size, unit = model.unit(max((sum(day.values()) for day in amounts.values()), default=0))
     end = slot(found.end, DAY) + DAY
     series: chart.Series = {name: [amounts[at].get(name, 0) / size for at in times] for name in names}
@@ -113,8 +113,8 @@ def _page(days: int, **more: str) -> str:
         days=days,
         spans=model.SPANS,
         names=names,
-        titles={name: title(name, titles) for name in everybody},
-        colors=colors(everybody),
+        titles={name: title(name, titles) for name in apps},
+        colors=colors(apps),
         chart=chart.stacked(times, series, found.start, end, DAY, unit=unit),
         ticks=ticks(found.start, end),
         amounts=dict(reversed(amounts.items())),
