@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))

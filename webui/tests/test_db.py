@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import subprocess
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
+from disks import fill_up, small_disk
 from evenkeel_panel import db as module
 from evenkeel_panel import texts
 from evenkeel_panel.app import create_app
@@ -36,20 +35,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small file system cannot be mounted here (needs root)")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as filler, suppress(OSError):
-        while True:
-            filler.write(b"x" * 4096)
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path, "256k") as disk:
+        yield disk
 
 
 def query(path: Path, sql: str) -> list[tuple[object, ...]]:
@@ -183,25 +171,25 @@ def test_the_panel_works_without_its_file_and_opens_it_later(
     assert (db.setting("a"), db.setting("key")) == ("1", "of now")
 
 
-def test_a_full_disk_refuses_changes_but_opens(small_disk: Path) -> None:
-    path = small_disk / "settings.db"
+def test_a_full_disk_refuses_changes_but_opens(disk: Path) -> None:
+    path = disk / "settings.db"
     Database(path).set_setting("a", "1")
-    fill(small_disk)
+    filler = fill_up(disk)
     db = Database(path)
     assert db.problem is None
     assert db.setting("a") == "1"
     with pytest.raises(sqlite3.OperationalError, match="full"):
         db.set_setting("b", "x" * 8192)
     assert db.setting("b") is None
-    (small_disk / "filler").unlink()
+    filler.unlink()
     db.set_setting("b", "x" * 8192)
     assert Database(path).setting("b") == "x" * 8192
 
 
-def test_a_new_panel_on_a_full_disk_logs_users_in(small_disk: Path, agent: FakeAgent) -> None:
-    fill(small_disk)
-    app = create_app(small_disk, COMPONENT / "src/static", agent)
-    browser = Browser(app.test_client(), small_disk).set_up()
+def test_a_new_panel_on_a_full_disk_logs_users_in(disk: Path, agent: FakeAgent) -> None:
+    fill_up(disk)
+    app = create_app(disk, COMPONENT / "src/static", agent)
+    browser = Browser(app.test_client(), disk).set_up()
     codes = [problem["code"] for problem in (browser.get("/overview.json").json or {})["problems"]]
     assert "settings-not-open" in codes
     assert "cannot be opened" in browser.get("/").text

@@ -5,7 +5,9 @@ The bus is a dbus-daemon that denies by default, like the system bus, and reads 
 """
 
 import asyncio
+import contextlib
 import errno
+import json
 import os
 import shutil
 import signal
@@ -13,6 +15,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -251,6 +254,36 @@ class FakePolkit(Fake):
         assert kind == "system-bus-name"
         assert unpack_variants(details)["name"].startswith(":")
         return "(bba{ss})", [[action in self.granted, False, {}]]
+
+
+class FakeHelper:
+    """Listens at PATH like the socket of a helper. `orders` has the request of each connection, and reply() answers it."""
+
+    def __init__(self, path: Path) -> None:
+        self.orders: list[dict[str, Any]] = []
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                with connection, contextlib.suppress(BrokenPipeError):
+                    self.orders.append(json.loads(connection.recv(65536)))
+                    self.reply(connection, self.orders[-1])
 
 
 class FakeFixedShareHelper:

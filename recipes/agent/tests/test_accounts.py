@@ -2,17 +2,16 @@
 """Users, roles, sessions, tokens, codes and the audit log: the real evenkeeld, called as the panel calls it."""
 
 import asyncio
-import contextlib
 import os
 import sqlite3
-import subprocess
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pyotp
 import pytest
 from agent_harness import ERROR, Harness, on_board
+from disks import fill_up, small_disk
 from evenkeel_agent import accounts as accounts_module
 from evenkeel_agent.accounts import (
     IDLE_S,
@@ -524,45 +523,29 @@ async def test_log_in_works_on_a_full_disk(
     assert [user.name for user in await desk.do("ListUsers", session)] == ["admin"]
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    mount = ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(tmp_path)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small file system cannot be mounted here (needs root)")
-    try:
-        yield tmp_path
-    finally:
-        subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def fill(disk: Path) -> None:
-    with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-        while True:
-            filler.write(b"x" * 4096)
-
-
-def test_the_accounts_open_on_a_full_disk(small_disk: Path) -> None:
+def test_the_accounts_open_on_a_full_disk(tmp_path: Path) -> None:
     """After a restart on a full disk, users can log in, and nothing is lost when there is space again."""
 
-    async def run() -> None:
-        desk = await Desk(small_disk).start()
+    async def run(disk: Path) -> None:
+        desk = await Desk(disk).start()
         await desk.admin()
         desk.close()
-        fill(small_disk)
+        filler = fill_up(disk)
         await desk.again()
         assert desk.accounts.problem is None
         session = (await desk.log_in("admin", PASSWORD)).session
         assert (
             await refused(desk.do("AddUser", session, "ben", "viewer"), errors.Failed) == "accounts-not-saved"
         )
-        (small_disk / "filler").unlink()
+        filler.unlink()
         await desk.do("AddUser", session, "ben", "viewer")
         await desk.again()
         session = (await desk.log_in("admin", PASSWORD)).session
         assert [user.name for user in await desk.do("ListUsers", session)] == ["admin", "ben"]
         desk.close()
 
-    asyncio.run(run())
+    with small_disk(tmp_path, "512k") as disk:
+        asyncio.run(run(disk))
 
 
 def test_the_accounts_are_opened_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,17 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The methods about the certificate of the panel, with a fake ek-certificate (webui has the real one)."""
 
-import contextlib
 import json
 import os
 import socket
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_harness import ERROR, Harness, on_board
+from agent_harness import ERROR, FakeHelper, Harness, on_board
 from evenkeel_agent.certificate import HELPER_UNIT
 from evenkeel_agent.helper import order
 from evenkeel_api import errors
@@ -28,48 +24,25 @@ CERTIFICATE = {
 }
 
 
-class Helper:
-    """Answers each connection to evenkeel-certificate.socket with `answer`, and keeps the requests."""
+class Helper(FakeHelper):
+    """ek-certificate. It answers each request with `answer`."""
 
-    def __init__(self, path: Path) -> None:
-        self.orders: list[dict[str, Any]] = []
+    def __init__(self, board: Harness) -> None:
         self.answer: Any = CERTIFICATE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(board.root / "run/evenkeel/certificate")
 
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                with connection:
-                    self.orders.append(json.loads(connection.recv(65536)))
-                    if self.answer is None:  # killed
-                        continue
-                    if self.answer is ...:  # busy, until the agent gives up
-                        connection.recv(1)
-                        continue
-                    connection.sendall(json.dumps(self.answer).encode())
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-
-@contextlib.contextmanager
-def helper(board: Harness) -> Iterator[Helper]:
-    found = Helper(board.root / "run/evenkeel/certificate")
-    try:
-        yield found
-    finally:
-        found.close()
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        if self.answer is None:  # killed
+            return
+        if self.answer is ...:  # busy, until the agent gives up
+            connection.recv(1)
+            return
+        connection.sendall(json.dumps(self.answer).encode())
 
 
 @on_board
 async def test_the_helper_is_asked_once_until_something_changes(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         for _ in range(3):
             assert await board.call("GetCertificate") == CERTIFICATE
@@ -85,7 +58,7 @@ async def test_the_helper_is_asked_once_until_something_changes(board: Harness) 
 
 @on_board
 async def test_a_refusal_has_its_reason_and_the_key_is_in_no_log(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         fake.answer = {"error": "certificate-key-other", "parameters": {}, "kind": "InvalidArgument"}
         error = await board.refused("InstallCertificate", "-----BEGIN PRIVATE KEY-----secret", False)
@@ -113,7 +86,7 @@ async def test_without_the_helper_the_error_names_it(board: Harness) -> None:
 
 @on_board
 async def test_without_an_answer_to_an_order_the_certificate_may_have_changed(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         fake.answer = None
         text = (await board.refused("MakeCertificate", False)).text
@@ -131,7 +104,7 @@ async def test_without_an_answer_to_an_order_the_certificate_may_have_changed(bo
 
 @on_board
 async def test_ekctl(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         answer = await board.ekctl("certificate")
         assert answer.out.splitlines() == [

@@ -7,11 +7,11 @@ import json
 import os
 import random
 import signal
-import subprocess
 from typing import Any
 
 import pytest
 from agent_harness import ADMINISTRATOR, ERROR, STRANGER, Harness, on_board, write
+from disks import fill_up, small_disk
 from evenkeel_agent import __version__, service
 from evenkeel_agent.bus import CallError
 from evenkeel_api import interface
@@ -288,15 +288,10 @@ async def test_starting_and_stopping(board: Harness) -> None:
 @on_board
 async def test_a_full_disk_refuses_the_weight(board: Harness) -> None:
     player = board.app("player")
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(board.state)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        pytest.skip("a small file system cannot be mounted here (needs root)")
-    try:
+    with small_disk(board.state, "1m"):
         await board.agent_up()
         await board.call("SetWeight", "player", 200)
-        with (board.state / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(b"x" * 4096)
+        filler = fill_up(board.state)
         error = await board.refused("SetWeight", "player", 300)
         assert error.name == ERROR + "Failed"
         assert error.text.startswith("the weight of player stays 200: the weight cannot be saved in ")
@@ -304,11 +299,9 @@ async def test_a_full_disk_refuses_the_weight(board: Harness) -> None:
         app = (await board.apps())["player"]
         assert (app["weight"], app["applied"], board.systemd.units[player].weight) == (200, True, 200)
         assert json.loads((board.state / "weights.json").read_text()) == {"player": 200}
-        (board.state / "filler").unlink()
+        filler.unlink()
         assert (await board.call("SetWeight", "player", 300))["weight"] == 300
-    finally:
         await board.agent_down()
-        subprocess.run(["umount", str(board.state)], check=True)
 
 
 @on_board

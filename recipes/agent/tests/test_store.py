@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Saved settings survive damaged files, power cuts and full disks."""
 
-import contextlib
 import json
 import os
 import random
@@ -12,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from disks import fill_up, small_disk
 from evenkeel_agent import weight
 from evenkeel_agent.store import Store, StoreError
 from hypothesis import given
@@ -175,24 +175,15 @@ def test_kill_at_any_moment_leaves_a_complete_set(tmp_path: Path) -> None:
 def test_a_full_disk_changes_nothing(tmp_path: Path) -> None:
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip("a small file system cannot be mounted here (needs root)")
-    try:
+    with small_disk(disk, "8k"):
         store = store_of(disk)
         store.save("a", 5)
-        with (disk / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(b"x" * 4096)
+        filler = fill_up(disk)
         with pytest.raises(StoreError, match="No space left on device"):
             store.save("a", 6)
         assert store.get("a") == 5
         assert store_of(disk).get("a") == 5
         assert not (disk / "weights.json.new").exists()
-        (disk / "filler").unlink()
+        filler.unlink()
         store.save("a", 6)
         assert store_of(disk).get("a") == 6
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The methods about validations, with a fake ek-validation (recipes/validate has the real one)."""
 
-import contextlib
 import json
 import socket
-import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from agent_harness import ERROR, Harness, on_board
+from agent_harness import ERROR, FakeHelper, Harness, on_board
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
 ID = "20260131-120000"
@@ -78,53 +74,25 @@ ANSWERS = {
 FILE = b"x" * (3 * CONTENT_BYTES + 5)
 
 
-class Helper:
-    """Answers each connection to evenkeel-validate.socket from `answers`, and keeps the requests. `cut`: it ends early."""
+class Helper(FakeHelper):
+    """ek-validation. It answers from `answers`. `cut`: it ends before the end of an answer."""
 
-    def __init__(self, path: Path) -> None:
-        self.orders: list[dict[str, Any]] = []
+    def __init__(self, board: Harness) -> None:
         self.answers: dict[str, Any] = dict(ANSWERS)
         self.cut = False
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(str(path))
-        self._listener.listen()
-        threading.Thread(target=self._serve, daemon=True).start()
+        super().__init__(board.root / "run/evenkeel/validate")
 
-    def _serve(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                connection, _ = self._listener.accept()
-                with connection, contextlib.suppress(BrokenPipeError):
-                    order = json.loads(connection.recv(65536))
-                    self.orders.append(order)
-                    content = (
-                        FILE
-                        if order["order"] == "open"
-                        else json.dumps(self.answers[order["order"]]).encode()
-                    )
-                    for at in range(0, len(content), CONTENT_BYTES):
-                        connection.sendall(data(content[at : at + CONTENT_BYTES]))
-                    if not self.cut:
-                        connection.sendall(end(End(0)))
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-
-
-@contextlib.contextmanager
-def helper(board: Harness) -> Iterator[Helper]:
-    found = Helper(board.root / "run/evenkeel/validate")
-    try:
-        yield found
-    finally:
-        found.close()
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        content = FILE if order["order"] == "open" else json.dumps(self.answers[order["order"]]).encode()
+        for at in range(0, len(content), CONTENT_BYTES):
+            connection.sendall(data(content[at : at + CONTENT_BYTES]))
+        if not self.cut:
+            connection.sendall(end(End(0)))
 
 
 @on_board
 async def test_each_method_is_an_order(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         assert await board.call("PlanValidation", "full", "fair", True) == PLAN
         assert await board.call("StartValidation", "quick", "", False) == RUNNING
@@ -148,7 +116,7 @@ async def test_each_method_is_an_order(board: Harness) -> None:
 
 @on_board
 async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         for method, values in (
             ("StartValidation", ("quick --destroy /dev/sda", "", True)),
@@ -164,7 +132,7 @@ async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> No
 
 @on_board
 async def test_a_refusal_has_its_reason(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         fake.answers["start"] = {"error": "validation-runs", "parameters": {}, "kind": "Conflict"}
         error = await board.refused("StartValidation", "quick", "", True)
@@ -190,7 +158,7 @@ async def test_without_the_helper_the_error_names_it(board: Harness) -> None:
 
 @on_board
 async def test_ekctl(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         answer = await board.ekctl("validate", "plan", "--profile", "full")
         assert answer.out.splitlines() == [
@@ -216,7 +184,7 @@ async def test_ekctl(board: Harness) -> None:
 
 @on_board
 async def test_a_report_is_saved_whole_or_not_at_all(board: Harness) -> None:
-    with helper(board) as fake:
+    with Helper(board) as fake:
         await board.agent_up()
         path = board.root / "report.html"
         answer = await board.ekctl("validate", "fetch", ID, str(path))

@@ -7,10 +7,10 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from disks import fill_up, small_disk
 from evenkeel_history.period import READ, WRITE, Sum, pack, total, unpack
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import DAMAGED, FILE
@@ -282,39 +282,22 @@ def test_a_full_database_drops_its_oldest_minutes(tmp_path: Path) -> None:
     assert len(read(tmp_path, START, START + 820 * 60).points) > 0
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    done = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], capture_output=True, check=False
-    )
-    if done.returncode:
-        pytest.skip("mounting a small file system needs root")
-    yield folder
-    subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def test_a_full_disk_loses_nothing_and_recovers(small_disk: Path) -> None:
-    store = opened(small_disk)
-    write(store, [START + 60 * n for n in range(8)])
-    ballast = small_disk / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        try:
-            while True:
-                file.write(bytes(4096))
-        except OSError:
-            pass
-    minutes = [(store.last() + n, START + 60 * (7 + n), pack(busy(n))) for n in range(1, 40)]
-    with pytest.raises(StoreError, match="the disk is full"):
-        store.write(minutes)
-    assert store.last() == 8
-    assert all_bytes(read(small_disk, START, START + HOUR)) == 36
-    ballast.unlink()
-    assert not store.write(minutes)
-    assert store.last() == 47
-    store.close()
+def test_a_full_disk_loses_nothing_and_recovers(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    with small_disk(disk, "1m"):
+        store = opened(disk)
+        write(store, [START + 60 * n for n in range(8)])
+        filler = fill_up(disk)
+        minutes = [(store.last() + n, START + 60 * (7 + n), pack(busy(n))) for n in range(1, 40)]
+        with pytest.raises(StoreError, match="the disk is full"):
+            store.write(minutes)
+        assert store.last() == 8
+        assert all_bytes(read(disk, START, START + HOUR)) == 36
+        filler.unlink()
+        assert not store.write(minutes)
+        assert store.last() == 47
+        store.close()
 
 
 def test_a_read_only_folder_is_reported(tmp_path: Path) -> None:
