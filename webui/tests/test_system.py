@@ -126,7 +126,7 @@ def test_a_refusal_of_the_agent_is_shown_with_what_was_typed(admin: Browser, age
         ({"clock": "missing"}, "has no time service"),
         ({"clock": "unknown", "zone": ""}, "not known whether the clock is right"),
         ({"server": ""}, "A time server sets it"),
-        ({"problem": [Message("time-servers-not-in-use", reason="no").note()]}, "did not take them: no."),
+        ({"problem": [Message("time-servers-not-in-use", reason="no").note()]}, "did not accept them: no."),
     ],
 )
 def test_each_state_of_the_clock_is_explained(

@@ -158,7 +158,8 @@ async def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Harn
     board.device("nvme0n1", "none [bfq] evenkeel", "0", "Fast Flash")
     write(board.systemd.directory(player) / "io.evenkeel.fixed", "")
     board.set_stat(player, "")
-    problem = "fixed share 10 % of player is not in force: only the scheduler evenkeel can do it, and nvme0n1 has bfq"
+    reason = "fixed shares need the scheduler evenkeel, but nvme0n1 uses the scheduler bfq"
+    problem = f"fixed share 10 % of player is not in force: {reason}"
 
     async def reported() -> bool:
         return problem in await problems(board)
@@ -196,7 +197,9 @@ async def test_every_flash_device_must_have_the_fixed_share(board: Harness) -> N
     app = await board.call("SetFixedShare", "player", 10)
     assert sorted(board.fixed(player).splitlines()) == ["254:0 10", "259:0 10"]
     assert not app["fixed_share_applied"]
-    assert problem_of(app).endswith("only the scheduler evenkeel can do it, and vdb has bfq")
+    assert problem_of(app).endswith(
+        "fixed shares need the scheduler evenkeel, but vdb uses the scheduler bfq"
+    )
 
 
 @on_board

@@ -113,7 +113,7 @@ def test_little_free_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.Monk
     assert inspect(settings).problems == []
     blocks = 1000
     assert list(map(str, inspect(settings).problems)) == [
-        "the data partition is nearly full, so changes and the history may not be saved: 4 MB are free"
+        "the data partition is nearly full (4 MB are free), so the board may fail to save changes and the history"
     ]
     assert asked == [settings.state_dir] * 2
 

@@ -198,7 +198,7 @@ async def test_servers_that_the_service_does_not_take_are_a_problem_until_it_doe
     found = await board.call("SetTimeServers", ["ntp.example.org"])
     assert found["servers"] == ["ntp.example.org"]
     assert [note["code"] for note in found["problem"]] == ["time-servers-not-in-use"]
-    assert "did not take them: no" in (await board.problems())[0]
+    assert "did not accept them: no" in (await board.problems())[0]
     # The next change clears it. Otherwise the agent tries again after a minute.
     found = await board.call("SetTimeServers", ["192.0.2.7"])
     assert found["problem"] == []

@@ -143,7 +143,7 @@ async def test_a_refusal_has_its_reason(board: Harness) -> None:
         text = (await board.refused("PlanValidation", "quick", "", True)).text
         assert text == "a validation cannot start: /data has 5 MB free"
         fake.answers["state"] = {"state": "walking"}
-        assert "the order about a validation failed" in (await board.refused("GetValidation")).text
+        assert "the request about a validation failed" in (await board.refused("GetValidation")).text
         fake.cut = True
         assert "it ended without an answer" in (await board.refused("ListValidations")).text
 

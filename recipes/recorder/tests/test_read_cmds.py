@@ -488,7 +488,7 @@ def test_export_mcap_with_several_chunks_has_a_valid_index(disk: Path) -> None:
 
 
 def test_export_mcap_of_several_channels_in_order_of_time(disk: Path) -> None:
-    """Each with the schema and the encoding that the recorder left beside its segments."""
+    """Each with the schema and the encoding that the recorder left next to its segments."""
     recordings = [Recording(disk / name) for name in ("pose", "image", "log")]
     for number, rec in enumerate(recordings):
         rec.realtime += number * 1_000_000

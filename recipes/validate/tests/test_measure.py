@@ -151,7 +151,7 @@ def test_stalls_of_a_player(tmp_path: Path) -> None:
     assert (player.weight, load.weight, player.lasting, load.lasting) == (200, 100, False, True)
 
 
-def test_a_recording_beside_its_disturbances(tmp_path: Path) -> None:
+def test_a_recording_alongside_its_disturbances(tmp_path: Path) -> None:
     report = {f"write_{n}_us": 10.0 for n in ("p50", "p99", "p999", "max")} | {"bytes": 5 * MB}
     runner = Fixed(tmp_path, {}, outputs={"writer": report})
     found = measure.measure(case("rec.allocate"), context(runner, []), 0)

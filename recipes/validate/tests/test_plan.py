@@ -150,7 +150,7 @@ def test_what_is_missing_is_said_for_each_case() -> None:
     assert found.skipped["fair.read.1m"] == "no systemd"
     lines = plan.announcement(found, where="x", capacity=0)
     assert "Left out: fair.read.1m, because no systemd." in lines
-    assert not any("one group beside the apps" in line for line in lines)
+    assert not any("one group alongside the apps" in line for line in lines)
 
 
 def test_a_device_without_a_size_has_no_share_of_its_endurance() -> None:

@@ -148,9 +148,9 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
     assert summary.sentences(found) == [
         "This device reads 250 MB/s, writes 120 MB/s and serves 5,000 random reads of 4 KiB a second, one at a time.",
         "With the scheduler evenkeel, it holds the ratio 2:1 at every size that was measured.",
-        "A video player stopped beside 1 of 2 kinds of load, for up to 140 ms.",
+        "A video player stopped alongside 1 of 2 kinds of load, for up to 140 ms.",
         "After 3.5 GB of writes its fast cache is full: the rate falls from 120 to 30 MB/s.",
-        "Beside a stream of writes, the slowest small read took 140 ms.",
+        "Alongside a stream of writes, the slowest small read took 140 ms.",
         "The device reports that 0 to 10 % of its life time is used.",
     ]
     found.rows = [
@@ -159,7 +159,7 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
     ]
     assert summary.sentences(found)[:2] == [
         "With the scheduler evenkeel, it does not hold the ratio 2:1 for writes of 100 MB (1.15:1).",
-        "A video player never stopped, beside 1 kind of load.",
+        "A video player never stopped alongside 1 kind of load.",
     ]
     assert summary.sentences(empty()) == ["Nothing was measured."]
 

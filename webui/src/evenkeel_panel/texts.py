@@ -210,7 +210,7 @@ _RESTART_HISTORY = (
     "Make space on the data partition. If this does not help, run 'systemctl restart evenkeel-history'"
 )
 _SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent tries again by itself"
-_FAULTS = "Read the reason, and look it up in the manual of the recorder under “Faults”"
+_FAULTS = "Read the reason, and look it up in the reference of the recorder under “Faults and their outcome”"
 # What to do about a problem, by the code of its message. A text that has its remedy after the last "; " needs no entry.
 REMEDIES = {
     "wear-used-up": "Save the data of the board now, and replace {device}",

@@ -40,7 +40,7 @@ ANSWER_S = 60.0  # time that ek-alert may take
 TEST_S = 5.0  # time that SendTestAlert waits; the panel waits longer
 MAX_LINES = 100
 MAX_LENGTH = 500  # characters of a problem's text. An order must fit into alert_sender.LIMIT.
-NOT_SENT = "alert-not-sent"  # a receiver is not told that it cannot be reached; the other receiver is
+NOT_SENT = "alert-not-sent"  # a report about one receiver goes only to the other one
 OFF = SetAlerts("", "", "", "", 587, "starttls", "", "")
 # What makes two problems the same, although figures in their texts differ: the code, and the parameters in IDENTITY.
 Key = tuple[str, ...]

@@ -100,7 +100,7 @@ class Updates:
         self._first_s = settings.first_update_check_s
         self._keyring = settings.path(KEYRING)
         self._grubenv = settings.path(GRUBENV)
-        self._statuses: list[Any] = []  # of all slots, as RAUC last told
+        self._statuses: list[Any] = []  # of all slots, as RAUC last reported them
         self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
 

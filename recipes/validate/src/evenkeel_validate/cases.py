@@ -109,7 +109,7 @@ GROUPS: frozenset[Need] = frozenset({"groups"})
 
 
 def _latencies(seconds: float, written: int) -> list[Case]:
-    """A light reader alone, and beside a load. Flushes and discards are loads, too."""
+    """A light reader alone, and alongside a load. Flushes and discards are loads, too."""
     loads: dict[str, tuple[str, Job, frozenset[Need]]] = {
         "reads": ("reads of 1 MiB", Job("load", "read", "1m", 4), GROUPS),
         "writes": ("writes of 1 MiB", Job("load", "write", "1m", 4), GROUPS),
@@ -117,15 +117,15 @@ def _latencies(seconds: float, written: int) -> list[Case]:
         "discards": ("discards of 1 MiB", Job("load", "trim", "1m"), GROUPS | {"blocks", "discard"}),
     }
     alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), seconds=seconds)
-    beside = [
+    contended = [
         Case(
-            f"latency.beside.{name}", "latency", f"4 KiB reads beside {what}", (READER, load), seconds=seconds,
+            f"latency.beside.{name}", "latency", f"4 KiB reads alongside {what}", (READER, load), seconds=seconds,
             written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
             compared=name in ("reads", "writes"),
         )
         for name, (what, load, needs) in loads.items()
     ]  # fmt: skip
-    return [alone, *beside]
+    return [alone, *contended]
 
 
 def _ratio(direction: str, mb: int, seconds: float, written: int = 0, compared: bool = False) -> Case:
@@ -153,9 +153,9 @@ def _promises(seconds: float, written: int) -> list[Case]:
     """Unequal competitors (lab/experiments/promise.py, the cases that were first stated)."""
     small = Job("small", "randread", "4k", 8)
     return [
-        Case("promise.small-medium", "promise", "4 KiB reads at depth 8 beside 1 MiB reads",
+        Case("promise.small-medium", "promise", "4 KiB reads at depth 8 alongside 1 MiB reads",
              (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared=True),
-        Case("promise.read-write", "promise", "16 KiB reads beside 512 KiB writes",
+        Case("promise.read-write", "promise", "16 KiB reads alongside 512 KiB writes",
              (Job("read", "randread", "16k", 4), Job("write", "write", "512k", 8)),
              settle=2, seconds=seconds, written=written, needs=GROUPS),
         Case("promise.three", "promise", "reads of 16 KiB and 4 MiB, and writes of 1 MiB, weights 3:2:1",
@@ -166,10 +166,10 @@ def _promises(seconds: float, written: int) -> list[Case]:
 
 
 def _stall(how: str, direction: str, mb: int, seconds: float, written: int, compared: bool) -> Case:
-    """A video player beside a load (Hasegawa et al., table 3)."""
+    """A video player alongside a load (Hasegawa et al., table 3)."""
     load = Job("load", direction, f"{mb}m", 1, 100, buffered=how == "buffered")
     return Case(
-        f"stall.{how}.{direction}.{mb}m", "stall", f"a video player beside {how} {direction}s of {mb} MB", (load,), settle=3,
+        f"stall.{how}.{direction}.{mb}m", "stall", f"a video player alongside {how} {direction}s of {mb} MB", (load,), settle=3,
         seconds=seconds, written=written if load.writes else 0, needs=GROUPS | {"file system", "ek-player"}, compared=compared,
         paper={"stalled": float(STALLS[how, direction, mb])},
     )  # fmt: skip
@@ -188,23 +188,23 @@ RECORD_EVERY_S = 0.005
 def _records(seconds: float) -> list[Case]:
     return [
         Case(
-            f"rec.{name}", "record", f"16 KB every 5 ms, {' and '.join(beside) or 'nothing'} in the background",
+            f"rec.{name}", "record", f"16 KB every 5 ms, {' and '.join(programs) or 'nothing'} in the background",
             settle=0, seconds=seconds, written=int(seconds / RECORD_EVERY_S) * RECORD_BYTES,
             needs=frozenset({"file system", "ek-writer"}), paper={"max": worst},
         )
-        for name, worst, beside in RECORDINGS
+        for name, worst, programs in RECORDINGS
     ]  # fmt: skip
 
 
 def disturbances(case: Case) -> Sequence[str]:
-    """The programs that run beside the recorder in a case of the kind `record`."""
-    return next(beside for name, _, beside in RECORDINGS if case.name == f"rec.{name}")
+    """The programs that run alongside the recorder in a case of the kind `record`."""
+    return next(programs for name, _, programs in RECORDINGS if case.name == f"rec.{name}")
 
 
 def _fixed(percent: int, seconds: float) -> Case:
     jobs = (Job("fixed", "randread", "8k", 1, fixed=percent), Job("rest", "randread", "8k", 8))
     return Case(
-        f"regulate.{percent}", "fixed", f"a fixed share of {percent} % beside 8 KiB reads at depth 8", jobs, settle=2,
+        f"regulate.{percent}", "fixed", f"a fixed share of {percent} % alongside 8 KiB reads at depth 8", jobs, settle=2,
         seconds=seconds, needs=GROUPS | {"evenkeel"},
     )  # fmt: skip
 

@@ -2,7 +2,7 @@
 """Runs the loads of a case, each in a group with a weight, and counts what each group gets in a window.
 
 The groups are systemd scopes, and IOWeight= sets their weights, as for apps. All scopes are in one slice, which is one
-group beside the slice of the apps.
+group alongside the slice of the apps.
 """
 
 import contextlib

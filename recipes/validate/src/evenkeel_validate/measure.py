@@ -346,11 +346,11 @@ def _record(case: Case, context: Context, limit: int) -> Outcome:
             str(context.folder / "rec"),
         ],
     )  # fmt: skip
-    beside = [
+    programs = [
         Load(f"disturb-{what}", ["ek-disturb", "--replace", "--json", what, str(context.folder / what)])
         for what in cases.disturbances(case)
     ]
-    window, _ = _run(case, context, 0, [writer, *beside])
+    window, _ = _run(case, context, 0, [writer, *programs])
     report = _json(context, writer, case)
     return Outcome(
         [

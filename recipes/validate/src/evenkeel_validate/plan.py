@@ -150,8 +150,8 @@ def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
     ]
     if any(step.case.needs & GROUPS for step in plan.steps):
         lines.append(
-            "Meanwhile the validation is one group beside the apps, with the weight 100. Apps keep their share, but the device"
-            " is busy: updates, backups and apps without a weight are slower."
+            "Meanwhile the validation is one group alongside the apps, with the weight 100. Apps keep their share, but the"
+            " device is busy: updates, backups and apps without a weight are slower."
         )
     schedulers = list(dict.fromkeys(step.scheduler for step in plan.steps))
     if len(schedulers) > 1:

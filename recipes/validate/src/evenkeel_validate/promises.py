@@ -24,7 +24,7 @@ PROMISES = (
     ("Bandwidth follows the weights", "fair.*"),
     ("No group gets less than its share of what it gets alone", "promise.*.least"),
     ("A video player never stops", "stall.*.count"),
-    ("A light reader is served soon", "latency.beside.*.p99"),
+    ("A light reader waits only briefly", "latency.beside.*.p99"),
 )
 MOST_SHOWN = 4
 

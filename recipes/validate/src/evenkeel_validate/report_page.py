@@ -13,7 +13,7 @@ from evenkeel_report.plots import Lines, Palette
 from .report import Report
 from .summary import sentences
 
-# Reports of an earlier version of the same device that the page shows beside the present figures.
+# Reports of an earlier version of the same device that the page shows next to the present figures.
 MOST_EARLIER = 5
 TOPICS.setdefault("device", "The device: limits of sequential and random I/O")
 

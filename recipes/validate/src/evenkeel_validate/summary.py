@@ -59,13 +59,13 @@ def _stalls(rows: dict[str, Row]) -> str:
     bad = [id_ for id_, r in counts.items() if r.value]
     if not bad:
         kinds = "1 kind" if len(counts) == 1 else f"{len(counts)} kinds"
-        return f"A video player never stopped, beside {kinds} of load."
+        return f"A video player never stopped alongside {kinds} of load."
     worst = max(
         rows[id_.replace(".count", ".worst_ms")].value
         for id_ in bad
         if id_.replace(".count", ".worst_ms") in rows
     )
-    return f"A video player stopped beside {len(bad)} of {len(counts)} kinds of load, for up to {number(worst)} ms."
+    return f"A video player stopped alongside {len(bad)} of {len(counts)} kinds of load, for up to {number(worst)} ms."
 
 
 def _sustained(rows: dict[str, Row]) -> str:
@@ -82,10 +82,10 @@ def _sustained(rows: dict[str, Row]) -> str:
 
 
 def _latency(rows: dict[str, Row]) -> str:
-    beside = rows.get("latency.beside.writes.max")
+    slowest = rows.get("latency.beside.writes.max")
     return (
-        f"Beside a stream of writes, the slowest small read took {number(beside.value / 1000)} ms."
-        if beside
+        f"Alongside a stream of writes, the slowest small read took {number(slowest.value / 1000)} ms."
+        if slowest
         else ""
     )
 

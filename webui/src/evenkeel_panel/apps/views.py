@@ -93,9 +93,9 @@ def preview(name: str) -> str:
     except what_if.TooMuch:
         left = 100 - sum(each.fixed_share for each in apps if each.name != name)
         return render_template("message.html", kind="wait", text=texts.text("what-if-too-much", left=left))
-    titles = {each.name: each.title for each in apps}
+    titles = view().titles
     listed = ", ".join(f"{titles[each]} {part * 100:.1f} %" for each, part in parts.items())
-    # a weight has no effect beside a fixed share
+    # a weight has no effect on an app with a fixed share
     code = "what-if-weight" if "weight" in request.args and app.fixed_share else "what-if"
     return render_template("message.html", kind="info", text=texts.text(code, parts=listed, title=app.title))
 
