@@ -74,7 +74,7 @@ def test_first_log_in_can_only_change_the_password(browser: Browser) -> None:
 def test_a_storm_of_log_ins_leaves_threads_for_the_pages(
     app: Flask, admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As many log-ins as wait for the agent; then one more, which is refused at once, and a page."""
+    """While the agent answers no log-in, the panel refuses further ones at once, and still serves pages."""
     real, waiting, go_on = agent.call, threading.Semaphore(0), threading.Event()
 
     def call(method: str, *rest: str) -> object:

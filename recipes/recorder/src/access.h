@@ -30,7 +30,7 @@ struct access {
 int access_resolve(struct channel_config *c, const struct recorder_config *recorder,
 		   struct error *e);
 
-/* Of the process at the other end of a connected socket. An error leaves a peer without any right. */
+/* The rights of the process at the other end of @socket. After an error, it has none. */
 void access_of(int socket, struct access *a);
 bool access_may_write(const struct access *a, const struct channel_config *c);
 

@@ -135,7 +135,7 @@ struct medium_walk {
 	uint64_t offset;	/* of the next record, bytes */
 	bool in_batch;		/* there was a record; then: */
 	uint64_t batch;		/* its batch */
-	bool any;		/* there was one that is not doubtful; then: */
+	bool any;		/* there was a record that is not in doubt; then: */
 	uint64_t last;		/* its sequence */
 };
 

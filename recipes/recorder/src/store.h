@@ -125,7 +125,7 @@ int store_add(struct store *s, const struct segment *segment);
 void store_continue(struct store *s, uint32_t index, uint64_t offset, uint64_t batch);
 /* The next use gets a generation above this one. */
 void store_pass(struct store *s, uint64_t generation);
-/* Sets why the channel cannot be opened, or lacks something; code 0: it is complete. */
+/* Sets why the channel cannot be opened or is degraded. Code 0: it is complete. */
 void store_fail(struct store *s, const struct error *why);
 
 /*
@@ -160,7 +160,7 @@ bool store_done(struct store *s, uint64_t now_ns, int result);
  */
 void store_watch(struct store *s, uint64_t now_ns);
 /*
- * The state, and the reason if it is closed or failed, or lacks something. A medium that hangs counts as
+ * The state, and the reason if it is closed, failed or degraded. A medium that hangs counts as
  * failed.
  */
 enum store_state store_state(struct store *s, struct error *reason);

@@ -101,7 +101,10 @@ class Board:
             return found[1]
 
     def kept(self, path: str) -> tuple[int, str, bytes] | None:
-        """Number of the view, type and content of the text for PATH; None unless it is of the present, live view."""
+        """The number of the view, and type and content of its text for PATH.
+
+        None if it has no such text, is not live, or has expired.
+        """
         with self._lock:
             view, found = self._view, self._rendered.get(path)
             if found is None or view is None or not view.live or self._clock() >= self._expires:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH208
-"""Serves OpenSupportBundle: what somebody needs who looks for the reason of a problem, in one .tar.gz file.
+"""Serves OpenSupportBundle: one .tar.gz file with the facts that help to find the reason of a problem.
 
 The agent collects the facts that it knows, as texts. ek-journal adds the journal and packs the file. The agent then passes
 the connection to the panel, as for a recording: the last packet says that the file is complete.

@@ -90,7 +90,7 @@ def _order(row: Row) -> tuple[object, ...]:
 
 
 def _first_subject(rows: Sequence[Row]) -> Callable[[Row], tuple[object, ...]]:
-    """Sort key: the subject of most rows comes before the others."""
+    """The sort key: first the rows of the scheduler (`subject`) that has most rows, then the other rows."""
     subjects = [r.subject for r in rows]
     most = max(sorted(set(subjects)), key=subjects.count, default="")
     return lambda row: (row.subject != most, *_order(row))
