@@ -180,8 +180,8 @@ TEXTS = {
     "setup-role": "only an administrator can set up the board. Nothing was changed. Ask an administrator",
     "setup-step": "there is no such step. Nothing was changed. Choose one of: {steps}",
     "certificate-missing": "no file is chosen. Choose the files of the certificate and of its key. Nothing was changed",
-    "certificate-long": "the files have more than {most} characters. Choose the certificate, those of the authorities between,"
-    " and the key only. Nothing was changed",
+    "certificate-long": "the files have more than {most} characters. Choose only the certificate, the intermediate"
+    " certificates, and the key. Nothing was changed",
     "certificate-installed": "the certificate is installed, and is valid until {date}. Reload the page: the browser must not"
     " warn any more. Its fingerprint is {fingerprint}",
     "certificate-made": "the board uses a new self-signed certificate, valid until {date}. Your browser warns of it when it"
@@ -210,7 +210,7 @@ _RESTART_HISTORY = (
     "Make space on the data partition. If this does not help, run 'systemctl restart evenkeel-history'"
 )
 _SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent tries again by itself"
-_FAULTS = "Read the reason, and look it up in the reference of the recorder under “Faults and their outcome”"
+_FAULTS = "Read the reason, and look it up in /usr/share/doc/ek-recorder/recorder.md under “Faults and their outcome”"
 # What to do about a problem, by the code of its message. A text that has its remedy after the last "; " needs no entry.
 REMEDIES = {
     "wear-used-up": "Save the data of the board now, and replace {device}",

@@ -302,7 +302,8 @@ class Accounts:
 
     async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
         step, used = _totp_step(user.totp or "", code, self._clock()), self._totp_used.get(user.name, 0)
-        # A used step far ahead was used before the clock was set back. Otherwise no code would be valid until then.
+        # A used step that is far ahead does not count: the clock was set back since. Otherwise no code would be valid until
+        # that step.
         if step is None or step <= used <= int(self._clock()) // TOTP_S + 1:
             self._tries.wrong(user.name, address, device)
             await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")

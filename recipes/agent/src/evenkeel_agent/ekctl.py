@@ -153,8 +153,8 @@ def _parser() -> argparse.ArgumentParser:
         "install-certificate",
         parents=[common],
         help="install a certificate of the panel",
-        description="Installs a certificate of the panel. The FILEs have, as PEM: the certificate of the board, those of the"
-        " authorities between it and the root, and the key. The old one stays in use unless the web server takes the new one.",
+        description="Installs a certificate of the panel. The FILEs have, as PEM: the certificate of the board, the"
+        " intermediate certificates, and the key. The old one stays in use unless the web server accepts the new one.",
     )
     install_certificate.add_argument("files", metavar="FILE", nargs="+")
     make_certificate = commands.add_parser(

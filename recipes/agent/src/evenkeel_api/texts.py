@@ -66,7 +66,7 @@ TEXTS = {
     " signed it",
     "certificate-remembered": "browsers that have seen the present certificate refuse a self-signed one for up to a year;"
     " confirm that you want this",
-    "certificate-not-served": "the web server did not take the new certificate, so the old one is in use again: {reason}",
+    "certificate-not-served": "the web server did not accept the new certificate, so the old one is in use again: {reason}",
     # validations
     "validation-unreachable": "validations can be neither started nor shown, because ek-validation cannot be reached at"
     " {path}: {reason}; see 'systemctl status {unit}'",

@@ -246,7 +246,7 @@ class Runner:
                     return True
                 if now > at:
                     rate, last, at = max((written - last) / (now - at), rate / 2), written, now
-                # the nearer the limit, the shorter the pause: what is written in it is beyond the limit
+                # The nearer the limit, the shorter the pause, because loads may exceed the limit during the pause.
                 pause = min(POLL_S, max((limit - written) / rate / 2, 0.002)) if rate else 0.005
             time.sleep(max(min(pause, until - now), 0.001))
         return False

@@ -327,7 +327,7 @@ def shape_flusher(rows: Rows) -> Verdict | None:
 
 
 def shape_reader(rows: Rows) -> Verdict | None:
-    """Table 3 and figure 5: a reader makes the conventional method's maximum 80 times longer, the proposed one's 35 %."""
+    """Table 3 and figure 5: how much a reader prolongs the longest write()."""
     worst = {n: rows.value(f"rec.base.{n}.max") for n in ("none", "all", "none-read", "all-read")}
     kept = {n: rows.value(f"rec.base.{n}.reader-keeps") for n in PAPER_READER}
     if None in worst.values() or None in kept.values():

@@ -179,7 +179,7 @@ def password() -> BaseResponse | str | tuple[str, int, dict[str, str]]:
 def logout() -> BaseResponse:
     @after_this_request
     def clear(response: Response) -> Response:
-        # the figures of polls, which the browser may keep (live.py); not the cookies, because one of them is DEVICE_COOKIE
+        # Clear the figures that the browser keeps (live.py). Cookies stay, because one of them is DEVICE_COOKIE.
         response.headers["Clear-Site-Data"] = '"cache"'
         return response
 

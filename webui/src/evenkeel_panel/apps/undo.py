@@ -50,7 +50,7 @@ def remember(db: Database, app: str, field: str, before: int, after: int, at: in
 
 
 def last(db: Database, app: App, field: str) -> Change | None:
-    """The change of FIELD that can be undone; None without one."""
+    """The change of FIELD that can be undone; None if there is none."""
     saved = db.setting(_key(app.name, field))
     try:
         change = msgspec.json.decode(saved, type=Change) if saved else None

@@ -49,7 +49,7 @@ class InstallCertificate(Struct, frozen=True):
         str,
         Meta(
             max_length=MAX_PEM,
-            description="the certificate of the board, then those of the authorities between it and the root, each signed"
+            description="the certificate of the board, then the intermediate certificates, each signed"
             " by the next one; and the private key, without a password. All as PEM",
         ),
     ]
