@@ -14,7 +14,7 @@ struct check {
 	bool any;	/* there was a record; of the last one: */
 	struct bench_head at;
 	uint64_t monotonic_ns;
-	bool told; /* since then a loss was reported */
+	bool reported; /* since then a loss was reported */
 };
 
 static void take(struct check *c, const struct reader_event *e)
@@ -27,14 +27,14 @@ static void take(struct check *c, const struct reader_event *e)
 		return;
 	}
 	/* the first retained record may have any index */
-	ok = !c->any || c->told ||
+	ok = !c->any || c->reported ||
 	     (head.run == c->at.run ? head.index == c->at.index + 1 : !head.index);
 	/* a lost record is never returned later */
 	ok = ok && (!c->any || head.run != c->at.run || head.index > c->at.index);
 	c->wrong += !ok;
 	c->runs += !c->any || head.run != c->at.run;
 	c->any = true;
-	c->told = false;
+	c->reported = false;
 	c->at = head;
 	c->monotonic_ns = e->monotonic_ns;
 }
@@ -64,7 +64,7 @@ int bench_check(const struct recorder_config *config, const char *channel)
 		if (e.kind == READER_RECORD)
 			take(&check, &e);
 		else
-			check.told = true;
+			check.reported = true;
 	}
 	if (err)
 		fprintf(stderr, "ek-recorder bench: %s\n",

@@ -97,7 +97,7 @@ static int ask(struct ek_writer *w)
 			    strerror(errno));
 		return refuse(w, errno, RETRY);
 	}
-	w->told = w->absent;
+	w->reported = w->absent;
 	w->state = ASKED;
 	w->refused = 0;
 	client_fail(w, EAGAIN, "the recorder has not answered yet");
@@ -181,9 +181,9 @@ static int take_answer(struct ek_writer *w, const void *message, size_t length,
 	if (ret)
 		return ret;
 	/* the records that were lost since the request take sequences */
-	w->skipped = w->absent - w->told;
+	w->skipped = w->absent - w->reported;
 	w->sequence = opened.next_sequence + w->skipped;
-	w->absent = w->told = 0;
+	w->absent = w->reported = 0;
 	if (w->ring)
 		atomic_store_explicit(&w->ring->lost, w->skipped, memory_order_relaxed);
 	w->alive_ns = monotonic_ns();

@@ -42,8 +42,8 @@ struct ek_writer {
 	uint64_t sequence; /* of the next record on this connection */
 	uint64_t skipped;  /* sequences that this connection left out */
 	uint64_t lost;
-	uint64_t absent; /* records lost without a connection that no connection has reported */
-	uint64_t told;	 /* of these, in the request that was sent */
+	uint64_t absent; /* records lost without a connection, and not reported yet */
+	uint64_t reported; /* of these, in the request that was sent */
 	uint64_t token;	 /* of the last sync */
 	int refused;	 /* errno of the last attempt to connect; 0: none failed since */
 	int owed;	 /* errno that the next sync returns */

@@ -140,7 +140,7 @@ static void tell_status(struct recorder *r)
 
 static void each_second(struct recorder *r)
 {
-	static int said;
+	static int logged;
 	struct error e = { 0 };
 	uint64_t now = monotonic_ns();
 
@@ -150,9 +150,9 @@ static void each_second(struct recorder *r)
 			store_watch(&r->channels[i].store, now);
 	if (*r->config.statistics &&
 	    stats_write(r->config.statistics, r->channels, CHANNELS_MAX, r->outdated.text, &e) &&
-	    said != e.code)
+	    logged != e.code)
 		log_warning("%s; the statistics are not updated", e.text);
-	said = e.code;
+	logged = e.code;
 	tell_status(r);
 	if (healthy(r))
 		sd_notify(0, "WATCHDOG=1");

@@ -24,7 +24,7 @@
 /* pause without descriptors or memory for one more connection */
 #define DEAF NSEC_PER_SEC
 /* time between two log lines that the closer is behind */
-#define BEHIND_SAY_TIME (60 * NSEC_PER_SEC)
+#define BEHIND_LOGGED_TIME (60 * NSEC_PER_SEC)
 /* from one look at a channel that leaves to the next */
 #define LEAVE_POLL (5 * NSEC_PER_MSEC)
 
@@ -80,10 +80,10 @@ static bool too_far_behind(struct ingest *in, uint64_t now)
 {
 	if (!closer_behind(&in->closer) && !closer_behind(&in->ring_closer))
 		return false;
-	if (!in->behind_said_ns || now - in->behind_said_ns >= BEHIND_SAY_TIME) {
+	if (!in->behind_logged_ns || now - in->behind_logged_ns >= BEHIND_LOGGED_TIME) {
 		log_warning(
 			"rings or descriptors of writers are slow to close; new connections wait until they are closed");
-		in->behind_said_ns = now;
+		in->behind_logged_ns = now;
 	}
 	return true;
 }

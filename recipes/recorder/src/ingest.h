@@ -40,11 +40,11 @@ struct ingest {
 	uint64_t deaf_until_ns;		/* monotonic: no connection is accepted before; 0: all are */
 	struct session *sessions;	/* all connections; dead ones stay until the end of a turn */
 	unsigned int session_count;	/* without the dead ones */
-	unsigned int said;		/* log lines about writers that broke the protocol, in a time that ends at: */
-	uint64_t said_until_ns;		/* monotonic */
+	unsigned int logged;		/* log lines about writers that broke the protocol, in a time that ends at: */
+	uint64_t logged_until_ns;	/* monotonic */
 	struct closer closer;		/* of sockets and descriptors that writers sent */
 	struct closer ring_closer;	/* of rings: these do not wait for the others */
-	uint64_t behind_said_ns;	/* monotonic: when it was last logged that the closer is behind; 0: never */
+	uint64_t behind_logged_ns;	/* monotonic: when it was last logged that the closer is behind; 0: never */
 	/*
 	 * RING_COPY bytes for the message that is read, or for the slots of a ring: more than the largest message,
 	 * to detect longer ones.

@@ -21,9 +21,9 @@
 /* reported once, not each 10 s */
 static bool is_new(struct keeper *k, const struct error *e)
 {
-	bool new = strcmp(k->said, e->text) != 0;
+	bool new = strcmp(k->logged, e->text) != 0;
 
-	memcpy(k->said, e->text, sizeof(k->said));
+	memcpy(k->logged, e->text, sizeof(k->logged));
 	return new;
 }
 
@@ -187,7 +187,7 @@ static bool return_to_directory(struct keeper *k)
 		return false;
 	log_info("channel %s: recording continues in %s/%s", c->config.name, config->directory,
 		 c->config.name);
-	k->said[0] = '\0';
+	k->logged[0] = '\0';
 	return true;
 }
 

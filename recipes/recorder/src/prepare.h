@@ -34,7 +34,7 @@ struct keeper {
 	struct channel *channel;
 	pthread_t thread;
 	bool started;			/* there is a thread; none for a channel whose configuration is invalid */
-	char said[sizeof(((struct error *)0)->text)];	/* the last failure that was reported */
+	char logged[sizeof(((struct error *)0)->text)];	/* the last failure that was logged */
 	/* under the lock: */
 	dev_t medium;			/* that the channel is on, once its directory is open */
 	bool live;			/* its channel is configured */

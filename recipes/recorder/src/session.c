@@ -16,9 +16,9 @@
 #define INTERVAL_LEAST NSEC_PER_MSEC
 /* bytes of a reason, with the zero */
 #define WHY sizeof(((struct ekr_refused *)0)->why)
-/* log lines about writers that broke the protocol, in SAY_TIME */
-#define SAY	 10
-#define SAY_TIME (60 * NSEC_PER_SEC)
+/* log lines about writers that broke the protocol, in LOGGED_TIME */
+#define LOGGED_MOST 10
+#define LOGGED_TIME (60 * NSEC_PER_SEC)
 /* messages that are discarded of a client that has opened no channel; it may be any user */
 #define STRANGER_DRAIN 16
 /* messages of one connection, and bytes from its ring, before the next connection has its turn */
@@ -136,31 +136,31 @@ void session_hang_up(struct session *s)
 }
 
 /* a writer that breaks the protocol may connect again and again, and the journal is on flash as well */
-static bool may_say(struct ingest *in)
+static bool may_log(struct ingest *in)
 {
 	uint64_t now = monotonic_ns();
 
-	if (now >= in->said_until_ns) {
-		if (in->said > SAY)
+	if (now >= in->logged_until_ns) {
+		if (in->logged > LOGGED_MOST)
 			log_warning(
 				"%u more connections were closed, because their writers broke the protocol",
-				in->said - SAY);
-		in->said = 0;
-		in->said_until_ns = now + SAY_TIME;
+				in->logged - LOGGED_MOST);
+		in->logged = 0;
+		in->logged_until_ns = now + LOGGED_TIME;
 	}
-	return in->said++ < SAY;
+	return in->logged++ < LOGGED_MOST;
 }
 
 void session_break(struct session *s, const char *why)
 {
 	const char *name = s->channel ? s->channel->config.name : "-";
-	char told[WHY];
+	char answer[WHY];
 
-	if (may_say(s->ingest))
+	if (may_log(s->ingest))
 		log_warning("channel %s: process %d %s; its connection is closed", name,
 			    (int)s->pid, why);
-	snprintf(told, sizeof(told), "channel %s: this writer %s", name, why);
-	send_refused(s, EPROTO, told);
+	snprintf(answer, sizeof(answer), "channel %s: this writer %s", name, why);
+	send_refused(s, EPROTO, answer);
 	/* what was submitted before is in the ring, up to the first invalid slot */
 	if (s->by_ring) {
 		ring_shut(&s->ring, EPROTO);

@@ -16,9 +16,9 @@
 #include "clock.h"
 #include "storage.h"
 
-#define CHANNELS 4u
-#define RECORDS	 3000u
-#define SEGMENT	 ((uint64_t)256 << 10)
+#define CHANNELS  4u
+#define RECORDS	  3000u
+#define SEGMENT	  ((uint64_t)256 << 10)
 #define SHUTDOWNS 200u
 
 /* a window so long that no batch is due: only full chunks and the shutdown write */

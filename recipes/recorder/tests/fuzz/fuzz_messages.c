@@ -75,8 +75,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	atomic_store(&channel.use, CHANNEL_USED);
 	atomic_store(&channel.writer, 0);
 	channel.writers = 0;
-	in.said = 1000;
-	in.said_until_ns = UINT64_MAX;
+	in.logged = 1000;
+	in.logged_until_ns = UINT64_MAX;
 	FUZZ_CHECK(!socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends));
 	s = session_open(&in, ends[0]);
 	FUZZ_CHECK(s);
