@@ -252,7 +252,7 @@ def test_slice_satisfies_systemd() -> None:
 
 def test_example_app_is_valid() -> None:
     app = tomllib.loads((CONF / "apps.d/README").read_text())
-    assert set(app) == {"title", "description", "unit", "weight", "stats"}
+    assert set(app) == {"title", "description", "unit", "weight", "stats", "priority_directories"}
     assert 1 <= len(app["title"]) <= 40
     assert app["unit"].endswith((".service", ".scope", ".slice"))
     assert 1 <= app["weight"] <= 10000

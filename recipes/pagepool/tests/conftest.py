@@ -6,4 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+HERE = Path(__file__).resolve().parent
+for directory in (HERE, HERE.parent / "src", HERE.parents[1] / "agent/src"):
+    if str(directory) not in sys.path:
+        sys.path.insert(0, str(directory))

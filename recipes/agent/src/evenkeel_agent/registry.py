@@ -22,8 +22,10 @@ FILE_LIMIT = 64 * 1024
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]+\.(service|scope|slice)")
 TITLE_LIMIT = 40
+PATH_LIMIT = 4095  # bytes of a path, as the kernel limits it
 ADDED_LIMIT = 64  # the maximum number of added apps
-KEYS = {"title", "description", "unit", "weight", "stats"}
+DIRECTORY_LIMIT = 32  # the maximum number of priority directories of an app
+KEYS = {"title", "description", "unit", "weight", "stats", "priority_directories"}
 
 
 class AppError(ValueError):
@@ -45,6 +47,8 @@ class App:
     weight: int
     stats: str  # path of the app's own counters (JSON), "" if it has none
     added: bool = False  # whether AddApp has listed it
+    # the priority directories (see the component pagepool); saved ones take precedence
+    directories: tuple[str, ...] = ()
 
 
 def in_apps_slice(name: str) -> bool:
@@ -69,6 +73,33 @@ def _text(table: dict[str, object], key: str, limit: int, default: str | None = 
     if len(value) > limit:
         raise AppError(Message("app-key-too-long", key=key, length=len(value), limit=limit))
     return value
+
+
+def directory_problem(path: str) -> Message | None:
+    """Why PATH cannot be a priority directory; None if it can. The directory need not exist."""
+    if len(path.encode("utf-8", "surrogatepass")) > PATH_LIMIT:
+        return Message("directory-too-long", limit=PATH_LIMIT)
+    # normpath() keeps two slashes at the beginning
+    if (
+        not path.startswith("/")
+        or path.startswith("//")
+        or os.path.normpath(path) != path
+        or not path.isprintable()
+    ):
+        return Message("directory-path", path=path)
+    return None
+
+
+def _directories(table: dict[str, object]) -> tuple[str, ...]:
+    value = table.get("priority_directories", [])
+    if type(value) is not list or any(type(path) is not str for path in value):
+        raise AppError(Message("app-directories", value=repr(value)[:60]))
+    if len(value) > DIRECTORY_LIMIT:
+        raise AppError(Message("app-directories-many", count=len(value), limit=DIRECTORY_LIMIT))
+    for path in value:
+        if bad := directory_problem(path):
+            raise AppError(bad)
+    return tuple(dict.fromkeys(value))
 
 
 def parse(name: str, content: bytes) -> App:
@@ -99,7 +130,8 @@ def parse(name: str, content: bytes) -> App:
     stats = _text(table, "stats", 4096, "")
     if stats and (not stats.startswith("/") or os.path.normpath(stats) != stats):
         raise AppError(Message("app-stats", path=stats))
-    return App(name, title, _text(table, "description", 1000, ""), unit, int(value), stats)
+    description, directories = _text(table, "description", 1000, ""), _directories(table)
+    return App(name, title, description, unit, int(value), stats, directories=directories)
 
 
 def to_toml(title: str, description: str, unit: str, weight: int) -> bytes:

@@ -94,5 +94,10 @@ class Settings:
         return self.path("/run/evenkeel/validate")
 
     @property
+    def pool_socket(self) -> str:
+        """The socket on which ek-pool receives orders."""
+        return self.path("/run/evenkeel/pool")
+
+    @property
     def credentials_dir(self) -> str:
         return self.credentials or self.path("/run/credentials/@system")

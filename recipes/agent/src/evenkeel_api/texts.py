@@ -213,6 +213,30 @@ TEXTS = {
     "journal-unreachable": "the helper that reads the journal cannot be reached at {path}: {reason};"
     " see 'systemctl status {unit}'",
     "journal-unreadable": "{reason}",
+    # priority directories
+    "app-directories": 'priority_directories must be a list of paths, such as ["/srv/www/top"], not {value}',
+    "app-directories-many": "priority_directories has {count} paths, and an app may have {limit}; remove some",
+    "directory-path": "{path!r:.80} is not an absolute path without '.', '..' or '//'; write it like /srv/www/top",
+    "directory-too-long": "the path of the directory is longer than {limit} bytes; choose a shorter one",
+    "directory-listed": "{path} already is a priority directory of {app}, so nothing was changed",
+    "directory-not-listed": "{path} is no priority directory of {app}, so nothing was changed;"
+    " look at the list of directories",
+    "directories-full": "{app} has {limit} priority directories, which is the maximum; remove one first",
+    "directories-not-saved": "the priority directories cannot be saved in {path}, so nothing was changed: {reason}",
+    "directories-damaged": "the saved priority directories were damaged and are kept in {path}, so those of the apps' files"
+    " are in use; choose the directories again",
+    "directories-unreadable": "the saved priority directories ({path}) cannot be read, so those of the apps' files are in"
+    " use: {reason}; choose the directories again",
+    "pool-unreachable": "the page pool can be neither read nor changed, because ek-pool cannot be reached at {path}:"
+    " {reason}; see 'systemctl status {unit}'",
+    "pool-no-module": "the page pool is off, because the kernel module evenkeel_pagepool is not loaded;"
+    " run 'modprobe evenkeel_pagepool', or see the kernel log",
+    "pool-busy": "the page pool is off, because another process has {path} open; stop that process",
+    "pool-device-failed": "the page pool is off, because {path} cannot be used: {reason}",
+    "pool-no-cgroup": "the page pool is off, because the cgroup of the pool ({path}) cannot be used: {reason};"
+    " run 'systemctl restart evenkeel-pool'",
+    "pool-not-limited": "memory.low of the pool was not set, so the priority files have the protection of before: {reason};"
+    " ek-pool tries again",
     # alerts
     "alert-not-sent": "an alert was not sent ({receiver}): {reason}; check the settings of the alerts, then send a test",
     "alerts-unreadable": "the settings of the alerts ({path}) cannot be read, so no alert is sent: {reason};"
