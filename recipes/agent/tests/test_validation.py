@@ -2,11 +2,10 @@
 """The methods about validations, with a fake ek-validation (recipes/validate has the real one)."""
 
 import json
-import socket
-from typing import Any
 
-from agent_harness import ERROR, FakeHelper, Harness, on_board
-from evenkeel_common.packets import CONTENT_BYTES, End, data, end
+from agent_harness import ERROR, Harness, on_board
+from evenkeel_common.packets import CONTENT_BYTES
+from packet_helper import PacketHelper
 
 ID = "20260131-120000"
 PLAN = {
@@ -74,25 +73,13 @@ ANSWERS = {
 FILE = b"x" * (3 * CONTENT_BYTES + 5)
 
 
-class Helper(FakeHelper):
-    """ek-validation. It answers from `answers`. `cut`: it ends before the end of an answer."""
-
-    def __init__(self, board: Harness) -> None:
-        self.answers: dict[str, Any] = dict(ANSWERS)
-        self.cut = False
-        super().__init__(board.root / "run/evenkeel/validate")
-
-    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
-        content = FILE if order["order"] == "open" else json.dumps(self.answers[order["order"]]).encode()
-        for at in range(0, len(content), CONTENT_BYTES):
-            connection.sendall(data(content[at : at + CONTENT_BYTES]))
-        if not self.cut:
-            connection.sendall(end(End(0)))
+def helper(board: Harness) -> PacketHelper:
+    return PacketHelper(board.root / "run/evenkeel/validate", ANSWERS, FILE)
 
 
 @on_board
 async def test_each_method_is_an_order(board: Harness) -> None:
-    with Helper(board) as fake:
+    with helper(board) as fake:
         await board.agent_up()
         assert await board.call("PlanValidation", "full", "fair", True) == PLAN
         assert await board.call("StartValidation", "quick", "", False) == RUNNING
@@ -116,7 +103,7 @@ async def test_each_method_is_an_order(board: Harness) -> None:
 
 @on_board
 async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> None:
-    with Helper(board) as fake:
+    with helper(board) as fake:
         await board.agent_up()
         for method, values in (
             ("StartValidation", ("quick --destroy /dev/sda", "", True)),
@@ -132,7 +119,7 @@ async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> No
 
 @on_board
 async def test_a_refusal_has_its_reason(board: Harness) -> None:
-    with Helper(board) as fake:
+    with helper(board) as fake:
         await board.agent_up()
         fake.answers["start"] = {"error": "validation-runs", "parameters": {}, "kind": "Conflict"}
         error = await board.refused("StartValidation", "quick", "", True)
@@ -158,7 +145,7 @@ async def test_without_the_helper_the_error_names_it(board: Harness) -> None:
 
 @on_board
 async def test_ekctl(board: Harness) -> None:
-    with Helper(board) as fake:
+    with helper(board) as fake:
         await board.agent_up()
         answer = await board.ekctl("validate", "plan", "--profile", "full")
         assert answer.out.splitlines() == [
@@ -184,7 +171,7 @@ async def test_ekctl(board: Harness) -> None:
 
 @on_board
 async def test_a_report_is_saved_whole_or_not_at_all(board: Harness) -> None:
-    with Helper(board) as fake:
+    with helper(board) as fake:
         await board.agent_up()
         path = board.root / "report.html"
         answer = await board.ekctl("validate", "fetch", ID, str(path))

@@ -18,6 +18,7 @@ from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .bus import Bus
+from .cache import PagePool
 from .certificate import Certificates
 from .journal import JournalReader
 from .network import Network
@@ -127,6 +128,7 @@ async def serve(settings: Settings) -> int:
         restorer,
         Certificates(settings),
         Validations(settings),
+        PagePool(settings),
     ]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)

@@ -148,6 +148,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     bundle.add_argument("file", metavar="FILE", help="name of the new file, for example support.tar.gz")
     _add_validate(commands, common)
+    commands.add_parser(
+        "cache",
+        parents=[common],
+        help="show the page pool: sizes, hit ratios, priority directories",
+        description="Shows the pools of the page cache, and the directories whose files keep their place in it.",
+    )
+    for verb, what in (
+        ("add", "protect the files directly in a directory"),
+        ("remove", "end the protection"),
+    ):
+        change = commands.add_parser(
+            f"{verb}-directory", parents=[common], help=f"{what} (priority directory)"
+        )
+        change.add_argument("app", metavar="APP")
+        change.add_argument("directory", metavar="DIR", type=os.path.abspath)
     commands.add_parser("certificate", parents=[common], help="show the certificate of the panel")
     install_certificate = commands.add_parser(
         "install-certificate",
@@ -268,6 +283,9 @@ COMMANDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "tokens": ("ListTokens", ()),
     "remove-token": ("RemoveToken", ("id",)),
     "first-password": ("GetFirstPassword", ()),
+    "cache": ("GetCache", ()),
+    "add-directory": ("AddPriorityDirectory", ("app", "directory")),
+    "remove-directory": ("RemovePriorityDirectory", ("app", "directory")),
     "update": ("GetUpdate", ()),
     "choose-slot": ("ChooseSlot", ("slot",)),
     "restart": ("Restart", ()),
@@ -696,7 +714,27 @@ def _validations_text(options: argparse.Namespace, answer: Any) -> str:
     return _validation_text(answer)
 
 
+def _cache_text(cache: dict[str, Any]) -> str:
+    lines = [f"page pool  {cache['state']}", *(f"           {note['text']}" for note in cache["problem"])]
+    if cache["state"] != "off":
+        lines += [
+            f"target     {cache['target_bytes'] / 1e6:.1f} MB, at most {cache['limit_bytes'] / 1e6:.1f} MB",
+            f"size       {cache['size_bytes'] / 1e6:.1f} MB",
+            f"hit ratio  {_ratio_text(cache['protected_ratio'])} of priority files,"
+            f" {_ratio_text(cache['normal_ratio'])} of other files (last 15 s)",
+            f"cost       {cache['cost_bytes'] / 1e6:.1f} MB of memory; other files lack"
+            f" {max(cache['normal_lack'], 0):.1f} points to {cache['normal_target']:.0f} % (last 10 min)",
+        ]
+    return "\n".join([*lines, _list_text(cache["directories"])])
+
+
+def _ratio_text(percent: float) -> str:
+    return f"{percent:.1f} %" if percent >= 0 else "no accesses"
+
+
 def _text(options: argparse.Namespace, answer: Any) -> str:
+    if options.command in ("cache", "add-directory", "remove-directory"):
+        return _cache_text(answer)
     if options.command == "validate":
         return _validations_text(options, answer)
     if options.command == "status":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders to a helper that answers each connection with JSON: ek-network and ek-certificate with one packet, ek-journal and
-ek-validation with the packets of evenkeel_common.packets.
+"""Orders to a helper that answers each connection with JSON: ek-network and ek-certificate with one packet, ek-journal,
+ek-validation and ek-pool with the packets of evenkeel_common.packets.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ _ENDED = "it ended without an answer"
 _KINDS: dict[str, type[errors.AgentError]] = {
     "Conflict": errors.Conflict,
     "InvalidArgument": errors.InvalidArgument,
+    "UnknownApp": errors.UnknownApp,
 }
 
 

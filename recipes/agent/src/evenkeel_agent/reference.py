@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from evenkeel_api import errors, interface
 from evenkeel_api.errors import NAME
-from evenkeel_api.features import accounts, validation
+from evenkeel_api.features import accounts, cache, validation
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.backup import Restore
@@ -209,6 +209,10 @@ def page() -> str:
         "### Comparison of validations\n\nThe answer of `CompareValidations`."
         f"\n\n{_fields(validation.ValidationComparison)}",
         f"### Changed figure\n\nAn entry of `changed`.\n\n{_fields(validation.Changed)}",
+        "## Page cache\n\nThe answer of `GetCache`, `AddPriorityDirectory` and `RemovePriorityDirectory`."
+        f"\n\n{_fields(cache.Cache)}",
+        f"### Priority directory\n\nAn entry of `directories`.\n\n{_fields(cache.PriorityDirectory)}",
+        f"### Minute of the cache\n\nAn entry of `minutes`.\n\n{_fields(cache.CacheMinute)}",
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"

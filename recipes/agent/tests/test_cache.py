@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The methods about the page pool, with a fake ek-pool (recipes/pagepool has the real one)."""
+
+import json
+import posixpath
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent import registry
+from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
+from evenkeel_api.messages import Message
+from hypothesis import given
+from hypothesis import strategies as st
+from packet_helper import PacketHelper
+
+CACHE = Cache(
+    state="on",
+    target_bytes=20_000_000,
+    size_bytes=12_000_000,
+    limit_bytes=500_000_000,
+    memory_bytes=1_000_000_000,
+    protected_ratio=98.76,
+    normal_ratio=-1.0,
+    normal_target=85.0,
+    cost_bytes=12_000_000,
+    normal_lack=2.5,
+    minutes=[CacheMinute(0, 20_000_000, 12_000_000, 98.0, -1.0)],
+    directories=[PriorityDirectory("web", "/srv/www/top", "protected")],
+)
+PLAIN: dict[str, Any] = msgspec.to_builtins(CACHE)
+
+
+def helper(board: Harness) -> PacketHelper:
+    return PacketHelper(board.root / "run/evenkeel/pool", dict.fromkeys(("state", "add", "remove"), PLAIN))
+
+
+@on_board
+async def test_each_method_is_an_order_and_changes_are_in_the_audit_log(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        assert await board.call("GetCache") == PLAIN
+        assert await board.call("AddPriorityDirectory", "web", "/srv/new") == PLAIN
+        assert await board.call("RemovePriorityDirectory", "web", "/srv/new") == PLAIN
+        assert fake.orders == [
+            {"order": "state"},
+            {"order": "add", "name": "web", "directory": "/srv/new"},
+            {"order": "remove", "name": "web", "directory": "/srv/new"},
+        ]
+        rows = await board.call("ListAudit", 0, 10)
+        assert [row["action"] for row in rows] == ["RemovePriorityDirectory", "AddPriorityDirectory"]
+        assert "/srv/new" in rows[0]["detail"]
+
+
+@on_board
+async def test_a_refusal_has_its_reason_and_kind(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        for kind, code, parameters, text in (
+            ("UnknownApp", "unknown-app", {"app": "x"}, "there is no app 'x' in apps.d"),
+            (
+                "Conflict",
+                "directory-listed",
+                {"app": "web", "path": "/a"},
+                "/a already is a priority directory of web",
+            ),
+            ("InvalidArgument", "directory-path", {"path": "a"}, "'a' is not an absolute path"),
+        ):
+            fake.answers["add"] = {"error": code, "parameters": parameters, "kind": kind}
+            error = await board.refused("AddPriorityDirectory", "web", "/a")
+            assert error.name == ERROR + kind
+            assert error.text.startswith(text)
+        fake.answers["state"] = {"state": "sleeping"}
+        assert "ek-pool cannot be reached" in (await board.refused("GetCache")).text
+
+
+@on_board
+async def test_without_the_service_the_error_names_it(board: Harness) -> None:
+    await board.agent_up()
+    text = (await board.refused("GetCache")).text
+    assert "systemctl status evenkeel-pool" in text
+    assert await board.call("ListApps") is not None  # everything else works
+
+
+@on_board
+async def test_ekctl(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        answer = await board.ekctl("cache")
+        assert answer.out.splitlines() == [
+            "page pool  on",
+            "target     20.0 MB, at most 500.0 MB",
+            "size       12.0 MB",
+            "hit ratio  98.8 % of priority files, no accesses of other files (last 15 s)",
+            "cost       12.0 MB of memory; other files lack 2.5 points to 85 % (last 10 min)",
+            "APP  PATH          STATE      REASON",
+            "web  /srv/www/top  protected  -",
+        ]
+        assert json.loads((await board.ekctl("cache", "--json")).out) == PLAIN
+        off = Cache(state="off", problem=[Message("pool-no-module").note()])
+        fake.answers["add"] = msgspec.to_builtins(off)
+        answer = await board.ekctl("add-directory", "web", "relative/x/")
+        assert fake.orders[-1]["directory"] == str(Path.cwd() / "relative/x")
+        lines = answer.out.splitlines()
+        assert lines[0] == "page pool  off"
+        assert "run 'modprobe evenkeel_pagepool'" in lines[1]
+        assert lines[2:] == ["none"]
+        await board.ekctl("remove-directory", "web", "/srv/x")
+        assert fake.orders[-1] == {"order": "remove", "name": "web", "directory": "/srv/x"}
+
+
+# the app's file
+
+
+def parse(value: str) -> registry.App:
+    text = f'title = "Web"\nunit = "web.service"\npriority_directories = {value}\n'
+    return registry.parse("web", text.encode())
+
+
+def test_an_app_names_directories() -> None:
+    assert parse('["/srv/b", "/srv/a", "/srv/b"]').directories == ("/srv/b", "/srv/a")
+    assert parse("[]").directories == ()
+    assert registry.parse("web", b'title = "W"\nunit = "w.service"\n').directories == ()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ('"/srv/a"', "must be a list of paths"),
+        ("[1]", "must be a list of paths"),
+        ('["srv/a"]', "'srv/a' is not an absolute path"),
+        ('["/srv/../a"]', "not an absolute path"),
+        ('["/srv/a/"]', "not an absolute path"),
+        ('["//srv"]', "not an absolute path"),
+        ('["/srv\\na"]', "not an absolute path"),
+        ('["/' + "a" * 4095 + '"]', "longer than 4095 bytes"),
+        (json.dumps([f"/srv/{i}" for i in range(33)]), "has 33 paths, and an app may have 32"),
+    ],
+)
+def test_bad_directories_are_refused_with_a_reason(value: str, text: str) -> None:
+    with pytest.raises(registry.AppError, match=text.replace("[", r"\[")):
+        parse(value)
+
+
+@given(st.lists(st.text("abc./ é", max_size=8)).map("/".join))
+def test_an_accepted_directory_is_absolute_and_has_one_form(path: str) -> None:
+    if registry.directory_problem(path) is None:
+        assert path == posixpath.normpath(f"/{path.lstrip('/')}")
