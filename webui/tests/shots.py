@@ -324,6 +324,17 @@ def main() -> int:
         shot(pages["phone", "dark"], "validation-running-phone-dark")
         page.click("[action='/validation/cancel'] button")
         page.locator(".banner.ok").wait_for()
+        # the page cache
+        for (size, theme), each in pages.items():
+            each.goto("/cache")
+            shot(each, f"cache-{size}-{theme}")
+        page.goto("/cache")
+        page.fill("#directory", "srv/top")
+        page.click("[action='/cache/add'] button")
+        page.locator(".banner.bad").wait_for()
+        page.wait_for_timeout(5500)  # an update must not replace the input
+        assert page.input_value("#directory") == "srv/top"
+        shot(page, "cache-refused-desktop-light")
         # the system
         for (size, theme), each in pages.items():
             each.goto("/setup")

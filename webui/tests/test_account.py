@@ -431,6 +431,6 @@ def test_features_are_found_by_themselves() -> None:
     from evenkeel_panel.app import features
 
     assert {feature.__name__.rpartition(".")[2] for feature in features()} == {
-        "account", "alerts", "api", "apps", "audit", "health", "history", "metrics", "network", "overview", "recorder",
+        "account", "alerts", "api", "apps", "audit", "cache", "health", "history", "metrics", "network", "overview", "recorder",
         "setup", "system", "update", "users", "validation", "wear",
     }  # fmt: skip

@@ -138,7 +138,7 @@ def test_no_page_links_to_an_address_from_data() -> None:
 def test_polls_do_not_extend_a_session(app: Flask) -> None:
     """A page that stays open requests its figures by itself. The session must end all the same."""
     paths = {path for one in TEMPLATES for path in re.findall(r'hx-get="([^"{]*)"', one.read_text())}
-    assert {"/update/state", "/validation/progress", "/recorder/live"} <= paths
+    assert {"/cache/live", "/update/state", "/validation/progress", "/recorder/live"} <= paths
     urls = app.url_map.bind("board")
     assert {urls.match(path)[0] for path in paths} <= LIVE
 

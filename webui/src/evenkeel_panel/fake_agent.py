@@ -30,6 +30,7 @@ from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
+from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
 from evenkeel_api.features.certificate import Certificate
 from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.system import Journal, Line, System
@@ -313,6 +314,21 @@ def demo_validations() -> dict[str, ValidationReport]:
     return {bad.id: other, good.id: report}
 
 
+def demo_cache() -> Cache:
+    """A board with two priority directories, of which one does not exist yet."""
+    minutes = [
+        CacheMinute(
+            ago, 96_000_000 - 4_000_000 * ago, 71_000_000 - 3_000_000 * ago, 99.1 - ago, 86.5 + ago / 4
+        )
+        for ago in range(10)
+    ]
+    return Cache(
+        "on", 96_000_000, 71_000_000, 521_000_000, 1_042_000_000, 99.4, 81.2, 85.0, 71_000_000, 1.3, minutes,
+        [PriorityDirectory("player", "/data/player/clips", "protected"),
+         PriorityDirectory("player", "/data/player/new", "absent")],
+    )  # fmt: skip
+
+
 def demo_plan() -> ValidationPlan:
     return ValidationPlan(
         "the file /data/.ek-validate/data on mmcblk0", 14, 801_000_000, 0.0042, 112, 120, ["evenkeel"], True,
@@ -388,6 +404,8 @@ class FakeAgent:
     bundle_file: list[bytes | End] = field(default_factory=lambda: [b"gzip", b" of the demo", End(0)])
     validations: dict[str, ValidationReport] = field(default_factory=demo_validations)  # newest first
     validation: Validation = field(default_factory=lambda: Validation("idle"))
+    cache: Cache = field(default_factory=demo_cache)
+    no_cache: AgentError | None = None  # why ek-pool does not answer
     plan: ValidationPlan | AgentError = field(default_factory=demo_plan)
     report_file: list[bytes | End] = field(default_factory=lambda: [b"report", b" of the demo", End(0)])
     pem: str = ""  # the certificate and the key that were installed last
@@ -672,6 +690,35 @@ class FakeAgent:
         mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         threading.Thread(target=self._record, args=(mine, list(self.bundle_file)), daemon=True).start()
         return theirs.detach()
+
+    def get_cache(self) -> Cache:
+        if self.no_cache:
+            raise self.no_cache
+        return self.cache
+
+    def add_priority_directory(self, name: str, directory: str) -> Cache:
+        self._answer(f"AddPriorityDirectory {name} {directory}")
+        if self.refuse is not None:
+            raise self.refuse
+        if name not in {app.name for app in self.apps}:
+            raise errors.UnknownApp("unknown-app", app=name)
+        if bad := registry.directory_problem(directory):
+            raise errors.InvalidArgument(bad.code, **bad.parameters)
+        if (name, directory) in {(one.app, one.path) for one in self.cache.directories}:
+            raise errors.Conflict("directory-listed", path=directory, app=name)
+        added = PriorityDirectory(name, directory, "absent")
+        self.cache = replace(self.cache, directories=[*self.cache.directories, added])
+        return self.cache
+
+    def remove_priority_directory(self, name: str, directory: str) -> Cache:
+        self._answer(f"RemovePriorityDirectory {name} {directory}")
+        if self.refuse is not None:
+            raise self.refuse
+        kept = [one for one in self.cache.directories if (one.app, one.path) != (name, directory)]
+        if len(kept) == len(self.cache.directories):
+            raise errors.Conflict("directory-not-listed", path=directory, app=name)
+        self.cache = replace(self.cache, directories=kept)
+        return self.cache
 
     def plan_validation(self, profile: str, topic: str, compare: bool) -> ValidationPlan:
         self._answer(f"PlanValidation {profile} {topic} {compare}")

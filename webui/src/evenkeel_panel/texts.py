@@ -199,6 +199,10 @@ TEXTS = {
     "validation-cancelled": "the validation ends now. Its report stays, and is marked partial",
     "validation-format": "a report has the formats json and html. Choose one of them",
     "validation-two": "two reports are needed. Choose the first and the second one in the list",
+    "directory-missing": "choose an app, and enter the path of a directory. Nothing was changed",
+    "directory-added": "{path} is a priority directory of {app} now",
+    "directory-removed": "{path} is no priority directory of {app} any more. Its files stay in the cache until other files"
+    " need the memory",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
     "token-removed": "the token was removed",

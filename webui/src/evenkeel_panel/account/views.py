@@ -38,18 +38,20 @@ NAV = Nav(80, "Your account", "account.page")
 OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
 WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who must change a first password
 LIVE = {
-    "apps.rows",
     "apps.page_json",
+    "apps.rows",
+    "cache.live",
+    "cache.page_json",
     "metrics.metrics",
     "overview.chart_only",
     "overview.page_json",
     "overview.rows",
     "recorder.figures",
     "recorder.page_json",
-    "update.state",
     "update.page_json",
-    "validation.progress",
+    "update.state",
     "validation.page_json",
+    "validation.progress",
 }  # polled by a page or a program: such a request is not an action of the user
 DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cookie with this suffix
 # The maximum number of log-ins at once. Each occupies a thread of gunicorn until the agent has computed a hash. So a storm
