@@ -4,6 +4,7 @@ COMPONENT_SOURCES := $(shell find $(filter-out recipes/image,$(IMAGE_FOLDERS)) r
 # The list leaves out the programs that only boot or copy the finished image. A change of them rebuilds no image.
 IMAGE_SOURCES := docs/reference/recorder.md $(shell find recipes/image/data -type f) $(addprefix recipes/image/,meson.build meson.options src/build src/build-root src/boot-loader src/install-component) $(VERSION_FILE)
 ROOT_TAR := $(C)/root-$(ROOT_ID)-$(call hash,recipes/image/data/packages recipes/image/src/build-root).tar
+IMAGE_MODULES := $(K)/evenkeel.ko $(K)/evenkeel_pagepool.ko
 IMAGE_FILE := $(B)/image/evenkeel-x86_64.img
 VENDOR := $(B)/webui/vendor/package-lock.json
 # The frequent passwords that the agent refuses, from a Debian package that is pinned in toolroot/passwords
@@ -45,9 +46,9 @@ $(KEYRING_FILE): FORCE
 $(B)/image/inputs: FORCE
 	@mkdir -p $(@D)
 	echo '$(KERNEL) $(COMPONENT_SOURCES)' | cmp -s - $@ || echo '$(KERNEL) $(COMPONENT_SOURCES)' > $@
-$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(K)/evenkeel.ko $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) $(PASSWORDS) $(KEYRING_FILE) mk/components
+$(IMAGE_FILE): $(B)/image/inputs $(ROOT_TAR) $(IMAGE_MODULES) $(K)/bzImage $(COMPONENT_SOURCES) $(IMAGE_SOURCES) $(VENDOR) $(PASSWORDS) $(KEYRING_FILE) mk/components
 	@$(call stage,image,2000)
-	$(ENTER) recipes/image/src/build --root $(ROOT_TAR) --kernel $(K)/board --module $(K)/evenkeel.ko $(IMAGE_COMPONENTS) --out $(@D)
+	$(ENTER) recipes/image/src/build --root $(ROOT_TAR) --kernel $(K)/board $(addprefix --module ,$(IMAGE_MODULES)) $(IMAGE_COMPONENTS) --out $(@D)
 
 # `make demo IMAGE=FILE` builds no image. It needs only the build root, which contains QEMU.
 DEMO_NEEDS := $(if $(IMAGE),demo-check $(TOOLROOT),$(IMAGE_FILE))

@@ -45,7 +45,7 @@ OURS = re.compile(
   | usr/share/dbus-1/.*evenkeel.*
   | usr/share/evenkeel-panel(/.*)?
   | usr/share/polkit-1/.*evenkeel.*
-  | PYTHON/(ek_recorder|evenkeel_agent|evenkeel_api|evenkeel_common|evenkeel_history|evenkeel_panel)(/.*)?
+  | PYTHON/(ek_recorder|evenkeel_agent|evenkeel_api|evenkeel_common|evenkeel_history|evenkeel_pagepool|evenkeel_panel)(/.*)?
     """,
     re.VERBOSE,
 )

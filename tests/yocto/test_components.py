@@ -294,6 +294,7 @@ PROGRAMS = pytest.mark.parametrize(
         ("evenkeel-agent", "${PN}", "recipes/agent/src"),
         ("evenkeel-history", "${PN}", "recipes/history/src"),
         ("evenkeel-validate", "${PN}", "recipes/validate/src"),
+        ("evenkeel-pagepool", "${PN}", "recipes/pagepool/src"),
         ("evenkeel-webui", "${PN}", "webui/src/evenkeel_panel"),
         ("evenkeel-recorder", "python3-ek-recorder", "recipes/recorder/src/python/ek_recorder"),
     ],

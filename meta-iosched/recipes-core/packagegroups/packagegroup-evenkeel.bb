@@ -30,6 +30,8 @@ PACKAGES = "\
 RDEPENDS:${PN} = "\
     ${PN}-board \
     ${PN}-panel \
+    evenkeel-pagepool \
+    evenkeel-pagepool-module \
     evenkeel-validate \
     packagegroup-evenkeel-recorder \
     packagegroup-evenkeel-scheduler \
