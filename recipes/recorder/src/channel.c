@@ -34,6 +34,17 @@ void channel_close(struct channel *c)
 	directory_close(c);
 }
 
+/* no segment in the directory is of this use: it was kept, or its file was removed */
+static bool has_left(struct store *s, uint64_t generation)
+{
+	struct segment segment;
+
+	for (unsigned int i = 0; store_segment(s, i, &segment); i++)
+		if (segment.generation == generation)
+			return false;
+	return generation > 0;
+}
+
 void channel_mark_stopped(struct channel *c)
 {
 	struct store *s = &c->store;
@@ -51,7 +62,8 @@ void channel_mark_stopped(struct channel *c)
 		.next_sequence = c->intake.next_sequence,
 	};
 	/* nothing was written since its end was found: it still ends there */
-	if (s->current >= s->count && s->counts.batches == c->found_after) {
+	if (s->current >= s->count && s->counts.batches == c->found_after &&
+	    !has_left(s, c->found.generation)) {
 		m = c->found;
 		m.next_sequence = c->intake.next_sequence;
 	}

@@ -50,7 +50,6 @@ static void add_bytes(int incident, void *to)
 }
 
 /* raises the values of the struct marker @to */
-
 static void read_note(int incident, void *to)
 {
 	char text[160] = "";

@@ -37,6 +37,19 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 		*next = m->next_sequence;
 }
 
+/*
+ * The recording ended where the marker says. A marker without an end is of a recorder whose newest use had left the
+ * directory: it was kept, or its file was removed.
+ */
+static bool is_end(const struct recovered *r, const struct marker *m)
+{
+	const uint64_t newest = r->newest ? r->newest->head.generation : 0;
+	const bool here = m->generation == newest && m->end == r->end && m->batches == r->batches;
+
+	return (here || (m->generation > newest && !m->end)) &&
+	       m->next_sequence >= r->next_sequence && !r->damaged;
+}
+
 /* for readers; without it, a recording is only harder to repair and to export */
 static void describe(const struct channel *c)
 {
@@ -71,9 +84,7 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 	if (ret)
 		m = (struct marker){ 0 };
 	else
-		in_order = m.generation == (r->newest ? r->newest->head.generation : 0) &&
-			   m.end == r->end && m.batches == r->batches &&
-			   m.next_sequence >= r->next_sequence && !r->damaged;
+		in_order = is_end(r, &m);
 	c->in_order = in_order;
 	c->found = m;
 	after_mark(&m, in_order, &generation, &next);
@@ -91,8 +102,8 @@ int opening_begin(struct channel *c, struct found *f, struct error *e)
 		    next);
 	store_set(&c->store, generation, c->intake.next_sequence, c->id, boot.bytes);
 	found_add(c, f, reuse && !in_order);
-	if (in_order && r->newest && r->newest->valid && same_boot(&r->newest->head, boot.bytes) &&
-	    same_terms(&r->newest->head, &c->config))
+	if (in_order && m.end && r->newest && r->newest->valid &&
+	    same_boot(&r->newest->head, boot.bytes) && same_terms(&r->newest->head, &c->config))
 		store_continue(&c->store, r->newest->index, r->end, r->batches);
 	if (!in_order) {
 		/* before everything that this start records */

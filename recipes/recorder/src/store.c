@@ -231,6 +231,7 @@ bool store_drop(struct store *s, uint32_t index)
 			return false;
 		s->current = s->count;
 		s->offset = 0;
+		s->batch = 0;
 	}
 	take_out(s, i);
 	if (s->count < 2 && s->state == STORE_RECORDING)

@@ -102,6 +102,28 @@ def test_sequences_continue_after_the_newest_segment_was_kept(recording: Board) 
     assert [event["reason"] for event in channel["events"]] == ["restart"]
 
 
+@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("remove", [False, True])
+def test_a_clean_shutdown_after_the_newest_segment_was_kept_leaves_no_gap(
+    recording: Board, restarts: int, remove: bool
+) -> None:
+    write(recording, 0, 40)
+    for _ in range(restarts):
+        # then nothing was written since the start
+        recording.stop()
+        recording.start()
+    keep(recording, time.time() - 60, time.time() + 60, "crash")
+    if remove:
+        run(recording, "keep", "--remove", "crash", "--directory", str(recording.directory))
+    for _ in range(2):
+        recording.stop()
+        recording.start()
+    write(recording, 40, 10)
+    recording.stop()
+    assert recording.gaps("arm") == []
+    assert [r.sequence for r in recording.records("arm")] == list(range(40, 50))
+
+
 def test_what_cannot_be_kept_is_refused_and_changes_nothing(recording: Board) -> None:
     write(recording, 0, 40)
     now = time.time()
