@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -57,25 +58,43 @@ static void set_place(struct channel *to, const struct channel *from)
 	       sizeof(*to) - begin);
 }
 
-/* starts a channel whose place was unused: memory, storage, connections, thread */
-static int add_channel(struct recorder *r, unsigned int i, struct error *e)
+static int start_channel(struct recorder *r, unsigned int i, struct error *e)
 {
 	struct channel *c = &r->channels[i];
 	int ret = channel_open(c, e);
 
-	if (ret == -ENOMEM && !c->broken.code) {
-		/* the other channels may have enough */
-		c->broken = *e;
-		log_error("channel %s: %s; the channel is not recorded", c->config.name, e->text);
-	} else if (ret) {
+	if (ret || c->broken.code)
 		return ret;
+	ret = storage_add(&r->storage, i, &c->store, e);
+	if (!ret) {
+		ret = prepare_keep(&r->prepare, i, e);
+		/* it has nothing to write yet, so this does not wait */
+		if (ret)
+			storage_remove(&r->storage, i);
 	}
-	ret = c->broken.code ? 0 : storage_add(&r->storage, i, &c->store, e);
 	if (ret)
-		return ret;
+		channel_close(c);
+	return ret;
+}
+
+/*
+ * Starts a channel whose place was unused: memory, threads, connections. If that fails, the channel has the reason
+ * in `broken`, and the next reload tries again.
+ */
+static int add_channel(struct recorder *r, unsigned int i, struct error *e)
+{
+	struct channel *c = &r->channels[i];
+	int ret = start_channel(r, i, e);
+
+	if (ret) {
+		c->broken = *e;
+		log_error("channel %s: %s; the channel is not recorded", c->file, e->text);
+	}
 	/* connections to it are accepted from now on */
 	atomic_store(&c->use, CHANNEL_USED);
-	return prepare_keep(&r->prepare, i, e);
+	/* its prepare thread may have found records that the ingest thread has to pass on */
+	eventfd_write(r->ingest.done_fd, 1);
+	return ret;
 }
 
 static int start(struct recorder *r, const struct channel *declared, unsigned int count,
@@ -97,6 +116,9 @@ static int start(struct recorder *r, const struct channel *declared, unsigned in
 	for (unsigned int i = 0; i < count && !ret; i++) {
 		set_place(&r->channels[i], &declared[i]);
 		ret = add_channel(r, i, e);
+		/* the other channels may have enough memory */
+		if (ret == -ENOMEM)
+			ret = 0;
 	}
 	/* storage is a little less urgent than ingest */
 	return ret ? ret : ingest_start(&r->ingest, &r->storage, priority ? priority + 1 : 0, e);
@@ -245,9 +267,7 @@ static void reload(struct recorder *r)
 			continue;
 		}
 		set_place(&r->channels[i], &declared[k]);
-		if (add_channel(r, i, &e))
-			log_error("channel %s: %s", declared[k].file, e.text);
-		added++;
+		added += !add_channel(r, i, &e);
 	}
 	each_second(r);
 	log_info("configuration reloaded: %u channels removed or changed, %u added or changed",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import resource
 import signal
 import subprocess
 import time
@@ -133,6 +134,31 @@ def test_an_invalid_configuration_ends_no_recording(recording: Board) -> None:
     reload(recording)
     wait_for(lambda: (recording.statistics() or {})["configuration"] == "")
     assert "configuration" not in status(recording)[1]
+
+
+def test_a_channel_for_which_there_are_no_descriptors_is_added_by_a_later_reload(recording: Board) -> None:
+    """It is reported as failed meanwhile. The recorder frees what the attempt has used, or the sanitizer objects."""
+    assert recording.process
+    pid = recording.process.pid
+    wait_for(lambda: all(recording.stats(name)["segments"] == 5 for name in ("arm", "leg", "eye")))
+    used = {int(fd.name) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    for name in ("new-1", "new-2", "new-3"):
+        recording.channel(name)
+    # one descriptor is free: the recorder reads its files with it, and the first new channel takes it
+    free = min(set(range(1000)) - used)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (free + 1, limits[1]))
+    reload(recording)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    # without a descriptor, the statistics could not be written either
+    wait_for(lambda: "new-3" in channels(recording))
+    for name in ("new-2", "new-3"):
+        assert recording.wait_state(name, "failed")["reason"] == (
+            "setting up a storage thread: Too many open files"
+        )
+    reload(recording)
+    for name in ("new-1", "new-2", "new-3"):
+        recording.wait_state(name, "recording")
 
 
 def test_status_of_a_recorder_that_cannot_start(board: Board) -> None:
