@@ -504,6 +504,25 @@ def test_a_closed_writer_raises_value_error(recorder: FakeRecorder) -> None:
             call()
 
 
+def test_a_writer_that_is_closed_during_a_sync_reports_its_failure(recorder: FakeRecorder) -> None:
+    recorder.answers = False
+    writer = Writer("front", socket=recorder.path)
+    failures: list[Exception] = []
+
+    def sync() -> None:
+        try:
+            writer.sync(timeout=0.3)
+        except SyncTimeout as e:
+            failures.append(e)
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    time.sleep(0.1)
+    writer.close()
+    thread.join()
+    assert [str(e) for e in failures] == ["[Errno 110] not everything is on the medium yet"]
+
+
 # --- reading ------------------------------------------------------------------
 
 
@@ -545,6 +564,12 @@ def test_read_yields_gaps_damage_and_missing_records(channel: Recording) -> None
     assert "bad CRC" in others[0].message
     assert [(e.reason, e.lost) for e in others] == [("", None), ("", None), ("overrun", 5)]
     assert others[2].realtime_ns
+
+
+def test_a_null_character_in_a_path_or_range_is_refused(channel: Recording) -> None:
+    for name, more in ((f"{channel.path}\0x", {}), (str(channel.path), {"start": "now\0x"})):
+        with pytest.raises(ValueError, match="embedded null"):
+            list(read(name, **more))  # type: ignore[arg-type]
 
 
 def test_read_a_recording_that_does_not_exist(disk: Path) -> None:

@@ -99,12 +99,19 @@ def _library() -> ctypes.CDLL:
     return lib
 
 
+def _text(text: str) -> bytes:
+    # C would use only the part before it
+    if "\0" in text:
+        raise ValueError("embedded null character")
+    return os.fsencode(text)
+
+
 def _when(time: datetime | str | None) -> bytes | None:
     if isinstance(time, datetime):
         if time.tzinfo is None:
             raise ValueError("a time needs a time zone: pass an aware datetime")
         time = time.isoformat()
-    return None if time is None else time.encode()
+    return None if time is None else _text(time)
 
 
 def _path(channel: str, directory: str | os.PathLike[str] | None) -> Path:
@@ -167,7 +174,7 @@ def read(
 
     try:
         result = lib.ek_reader_open(
-            ctypes.byref(handle), os.fsencode(_path(channel, directory)), ctypes.byref(options)
+            ctypes.byref(handle), _text(str(_path(channel, directory))), ctypes.byref(options)
         )
         if result == -ENOMEM:
             raise MemoryError

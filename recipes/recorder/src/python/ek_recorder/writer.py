@@ -109,7 +109,7 @@ class Writer:
             raise MemoryError if result == -ENOMEM else error(-result, "")
         self._handle = handle
         try:
-            self._check(result)
+            self._check(handle, result)
             if timeout != 0:
                 self._wait_for(self._lib.ek_writer_connect, timeout)
         except BaseException:
@@ -121,9 +121,10 @@ class Writer:
             raise ValueError("the writer is closed")
         return self._handle
 
-    def _check(self, result: int) -> None:
+    def _check(self, handle: ctypes.c_void_p, result: int) -> None:
+        # not self._handle, which another thread may have set to None meanwhile
         if result < 0:
-            message: bytes = self._lib.ek_writer_error(self._handle)
+            message: bytes = self._lib.ek_writer_error(handle)
             raise error(-result, message.decode(errors="replace"))
 
     @property
@@ -152,10 +153,11 @@ class Writer:
         """
         data = bytes(record)
         with self._lock:
-            result = self._lib.ek_writer_submit_at(self._open(), data, len(data), acquired_ns)
+            handle = self._open()
+            result = self._lib.ek_writer_submit_at(handle, data, len(data), acquired_ns)
             if result in (-EAGAIN, -ENOTCONN):
                 return False
-            self._check(result)
+            self._check(handle, result)
         return True
 
     def _wait_for(self, call: Callable[[ctypes.c_void_p, int], int], timeout: float | None) -> None:
@@ -163,10 +165,11 @@ class Writer:
         until = math.inf if timeout is None else time.monotonic() + timeout
         with self._lock:
             while True:
-                result = call(self._open(), _milliseconds(min(_PIECE_S, until - time.monotonic())))
+                handle = self._open()
+                result = call(handle, _milliseconds(min(_PIECE_S, until - time.monotonic())))
                 if result != -ETIMEDOUT or time.monotonic() >= until:
                     break
-            self._check(result)
+            self._check(handle, result)
 
     def sync(self, timeout: float | None = None) -> None:
         """Wait until everything submitted is on the medium. timeout: seconds; None: no limit.
