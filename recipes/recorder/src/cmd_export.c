@@ -126,26 +126,27 @@ static int begin_mcap(struct export *x, FILE *to)
 	return err;
 }
 
-/* MCAP counts from 1970 */
-static uint64_t mcap_time(int64_t ns)
+/* @before: ns to go back. MCAP counts from 1970; a writer may date a record as it likes. */
+static uint64_t mcap_time(int64_t ns, uint64_t before)
 {
-	return ns < 0 ? 0 : (uint64_t)ns;
+	int64_t time;
+
+	return __builtin_sub_overflow(ns, before, &time) || time < 0 ? 0 : (uint64_t)time;
 }
 
 static int export_mcap(struct export *x, const struct source *s)
 {
 	const struct reader_event *e = &s->event;
-	const uint64_t time = mcap_time(s->last_ns);
+	const uint64_t time = mcap_time(s->last_ns, 0);
 	FREED char *json = NULL;
 	size_t length;
 	FILE *text;
 
 	/* logged when it was submitted, published when it was acquired */
 	if (e->kind == READER_RECORD)
-		return mcap_message(
-			x->mcap, s->records, (uint32_t)e->sequence, time,
-			mcap_time(e->realtime_ns - (int64_t)(e->monotonic_ns - e->acquired_ns)),
-			e->payload, e->length);
+		return mcap_message(x->mcap, s->records, (uint32_t)e->sequence, time,
+				    mcap_time(e->realtime_ns, e->monotonic_ns - e->acquired_ns),
+				    e->payload, e->length);
 	text = open_memstream(&json, &length);
 	if (!text)
 		return -ENOMEM;

@@ -305,7 +305,7 @@ static int close_chunk(struct mcap *m)
 		struct chunk *p = reallocarray(m->chunk, room, sizeof(*p));
 
 		if (!p)
-			return -ENOMEM;
+			return m->error = -ENOMEM;
 		m->chunk = p;
 		m->room = room;
 	}

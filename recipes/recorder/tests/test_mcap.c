@@ -17,6 +17,16 @@
 static const struct mcap_pair pairs[] = { { "key", "value" }, { NULL, NULL } };
 static const unsigned char magic[] = { 0x89, 'M', 'C', 'A', 'P', '0', '\r', '\n' };
 
+static bool no_memory;
+
+void *__wrap_reallocarray(void *old, size_t count, size_t size);
+void *__real_reallocarray(void *old, size_t count, size_t size);
+
+void *__wrap_reallocarray(void *old, size_t count, size_t size)
+{
+	return no_memory ? NULL : __real_reallocarray(old, count, size);
+}
+
 static uint64_t get64(const char *at)
 {
 	uint64_t v;
@@ -141,12 +151,34 @@ static void a_full_output_is_an_error(void **state)
 	fclose(full);
 }
 
+/* the file has no index then, and lacks its last messages */
+static void an_index_without_memory_is_an_error(void **state)
+{
+	char *file = NULL;
+	struct mcap *m;
+	size_t length;
+	uint16_t id;
+	FILE *to = open_memstream(&file, &length);
+
+	(void)state;
+	assert_int_equal(mcap_begin(&m, to, "test", false), 0);
+	assert_int_equal(mcap_channel(m, 0, "topic", "", pairs, &id), 0);
+	assert_int_equal(mcap_message(m, id, 0, 0, 0, "x", 1), 0);
+	no_memory = true;
+	assert_int_equal(mcap_end(m), -ENOMEM);
+	no_memory = false;
+	mcap_free(m);
+	fclose(to);
+	free(file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(layout),
 		cmocka_unit_test(no_messages),
 		cmocka_unit_test(a_full_output_is_an_error),
+		cmocka_unit_test(an_index_without_memory_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

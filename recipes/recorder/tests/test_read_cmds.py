@@ -462,6 +462,18 @@ def test_export_mcap(channel: Recording, disk: Path, compress: str) -> None:
     assert topics["front-camera"].metadata["window_ns"] == "200000000"
 
 
+@pytest.mark.parametrize("realtime", [-(2**63), 2**63 - 1])
+def test_export_mcap_of_a_writer_with_impossible_times(disk: Path, realtime: int) -> None:
+    """A writer may date a record as it likes. MCAP counts from 1970."""
+    rec = Recording(disk / "front", realtime=realtime)
+    rec.use()
+    rec.batch_of(b"x")
+    out = run("export", rec.path, "-o", disk / "out.mcap")
+    assert (out.returncode, out.stderr) == (0, b"")
+    expected = max(realtime, 0)
+    assert read_mcap(disk / "out.mcap")[1] == [("front", 0, expected, max(expected - ACQUIRED, 0), b"x")]
+
+
 def test_export_mcap_with_several_chunks_has_a_valid_index(disk: Path) -> None:
     from mcap.reader import SeekingReader
     from mcap.stream_reader import StreamReader
