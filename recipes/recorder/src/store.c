@@ -195,7 +195,7 @@ bool store_expire(struct store *s, uint64_t now, int64_t now_realtime, struct se
 	HOLD(&s->lock);
 
 	/* two segments always remain to record in */
-	if (!s->config->retain_ns || s->count <= 2 || s->busy)
+	if (!s->config->retain_ns || s->count <= 2)
 		return false;
 	i = oldest_use(s);
 	if (i == s->count || !is_expired(s, i, now, now_realtime))

@@ -603,6 +603,31 @@ static void old_uses_expire(void **state)
 	config.retain_ns = 0;
 }
 
+/* otherwise records of a channel that writes without pause would never expire */
+static void old_uses_expire_while_a_batch_is_written(void **state)
+{
+	uint64_t now = monotonic_ns();
+	struct store_write w;
+	struct segment gone;
+	uint32_t used;
+
+	(void)state;
+	use_some_segments(now);
+	submit(now, 600);
+	assert_true(take(now, true, &w));
+	used = rec.store.segments[rec.store.current].index;
+	while (store_expire(&rec.store, now + 61 * NSEC_PER_SEC, 0, &gone)) {
+		assert_int_not_equal(gone.index, used);
+		assert_int_equal(rec.store.segments[rec.store.current].index, used);
+	}
+	assert_true(rec.store.count < MEDIUM_SEGMENTS);
+	store_done(&rec.store, now, test_medium_write(&flash, &w, 100));
+	assert_int_equal(rec.store.counts.errors, 0);
+	submit(now, 600);
+	assert_int_equal(write_out(now), 0);
+	config.retain_ns = 0;
+}
+
 /* the monotonic clock does not reach back to earlier boots */
 static void uses_of_earlier_boots_expire_by_real_time(void **state)
 {
@@ -838,6 +863,7 @@ int main(void)
 		TEST(unused_segments_are_used_in_order_of_their_index),
 		TEST(a_dropped_segment_is_not_used_again),
 		TEST(old_uses_expire),
+		TEST(old_uses_expire_while_a_batch_is_written),
 		TEST(uses_of_earlier_boots_expire_by_real_time),
 		TEST(a_clock_that_was_not_set_expires_nothing_early),
 		TEST(a_clock_that_was_ahead_expires_nothing_early_or_late),
