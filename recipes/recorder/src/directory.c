@@ -18,9 +18,8 @@
 #include "segment.h"
 
 #define LOCK "lock"
-/* time for a batch that is being written to a segment whose file is gone */
+/* from one look to the next whether a batch has been written to a segment that is to be dropped */
 #define DROP_PAUSE (10 * NSEC_PER_MSEC)
-#define DROP_TRIES 20
 
 static bool same_file(const struct stat *a, const struct stat *b)
 {
@@ -206,14 +205,14 @@ bool segments_whole(const struct channel *c, const struct segment *s)
 bool segments_drop(struct channel *c, const struct segment *s)
 {
 	const struct timespec pause = timespec_of(DROP_PAUSE);
+	const uint64_t until = monotonic_ns() + STORE_HANGS;
 
-	for (int i = 0; i < DROP_TRIES; i++) {
-		if (store_drop(&c->store, s->index)) {
-			close(s->fd);
-			atomic_fetch_sub(&c->made, 1);
-			return true;
-		}
+	while (!store_drop(&c->store, s->index)) {
+		if (monotonic_ns() >= until)
+			return false;
 		nanosleep(&pause, NULL);
 	}
-	return false;
+	close(s->fd);
+	atomic_fetch_sub(&c->made, 1);
+	return true;
 }
