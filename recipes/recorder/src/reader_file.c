@@ -99,10 +99,16 @@ void reader_file_close(struct reader_file *f)
 
 bool reader_file_again(struct reader_file *f)
 {
-	const struct timespec pause = timespec_of(f->pace->again_ns);
+	const volatile sig_atomic_t *stop = f->bytes.stop;
+	struct timespec left = timespec_of(f->pace->again_ns);
 
 	medium_forget(&f->bytes);
-	return f->pace->again_ns && !nanosleep(&pause, NULL);
+	if (!f->pace->again_ns)
+		return false;
+	while (nanosleep(&left, &left))
+		if (stop && *stop)
+			return false;
+	return true;
 }
 
 int reader_file_open(struct reader_file *f, int dir, const char *name)

@@ -625,6 +625,20 @@ def test_follow_wakes_up_when_something_is_written(channel: Recording) -> None:
     assert sorted(waited)[5] < 0.02
 
 
+def test_a_signal_whose_handler_returns_does_not_end_following(channel: Recording) -> None:
+    """The signal interrupts the wait of the C library. The handler writes what the reader then yields."""
+    events = read(str(channel.path), sequences=(30, None), follow=True)
+    before = signal.signal(signal.SIGALRM, lambda *_: channel.batch_of(b"by the handler"))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        event = next(events)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        events.close()
+    assert isinstance(event, Record)
+    assert event.data == b"by the handler"
+
+
 def test_follow_yields_new_records_until_closed(channel: Recording) -> None:
     events = read(str(channel.path), sequences=(28, None), follow=True)
     assert [e.sequence for e in (next(events), next(events)) if isinstance(e, Record)] == [28, 29]

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -9,11 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "clock.h"
 #include "reader_state.h"
 #include "recording.h"
 #include "segment.h"
@@ -1457,6 +1460,37 @@ static void a_missing_directory_is_an_error_with_a_message(void **state)
 	reader_close(r);
 }
 
+static void on_alarm(int sig)
+{
+	(void)sig;
+}
+
+/* otherwise the reader would report a record as torn that is still being written */
+static void a_signal_does_not_shorten_the_pause_before_another_look(void **state)
+{
+	const struct sigaction action = { .sa_handler = on_alarm };
+	const struct itimerval often = { { 0, 2000 }, { 0, 2000 } }, never = { 0 };
+	volatile sig_atomic_t stop = 0;
+	struct reader_pace pace = { .again_ns = 100 * NSEC_PER_MSEC };
+	struct reader_file file;
+	uint64_t began;
+
+	(void)state;
+	assert_int_equal(reader_file_init(&file, &pace, &stop), 0);
+	assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+	setitimer(ITIMER_REAL, &often, NULL);
+	began = monotonic_ns();
+	assert_true(reader_file_again(&file));
+	assert_true(monotonic_ns() - began >= pace.again_ns);
+	/* unless the program is to stop */
+	stop = 1;
+	began = monotonic_ns();
+	assert_false(reader_file_again(&file));
+	assert_true(monotonic_ns() - began < pace.again_ns);
+	setitimer(ITIMER_REAL, &never, NULL);
+	reader_file_free(&file);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1502,6 +1536,7 @@ int main(void)
 		cmocka_unit_test(a_clock_that_is_set_back_before_the_head_hides_nothing),
 		cmocka_unit_test(random_damage),
 		cmocka_unit_test(a_missing_directory_is_an_error_with_a_message),
+		cmocka_unit_test(a_signal_does_not_shorten_the_pause_before_another_look),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -78,7 +78,7 @@ int ek_reader_next(struct ek_reader *reader, struct ek_event *event);
 /*
  * With follow, after ek_reader_next() returned 0: wait until more may have been written, at most
  * @timeout_ms (-1: no limit). 1: try again; 0: not within that time; -ESTALE: nothing more of the
- * range will come.
+ * range will come; -EINTR: a signal came, try again.
  */
 int ek_reader_wait(struct ek_reader *reader, int timeout_ms);
 

@@ -12,7 +12,7 @@ import os
 from collections.abc import Generator
 from dataclasses import dataclass
 from datetime import datetime
-from errno import EINVAL, ENOMEM, ESTALE
+from errno import EINTR, EINVAL, ENOMEM, ESTALE
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -184,7 +184,8 @@ def read(
                 yield _event(event)
             elif not follow or (result := lib.ek_reader_wait(handle, _PIECE_MS)) == -ESTALE:
                 return
-            else:
+            # Python has called the handler of the signal
+            elif result != -EINTR:
                 check(result)
     finally:
         lib.ek_reader_close(handle)
