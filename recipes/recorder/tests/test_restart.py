@@ -74,7 +74,9 @@ def sanitized() -> dict[str, str]:
 @pytest.mark.parametrize("way", ["EK_BY_RING", "EK_BY_SOCKET"])
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_the_documented_writer_survives_restarts(board: Board, way: str, how: signal.Signals) -> None:
-    board.channel("arm", record_size="64", period="1ms", retain="8MiB", segment="256KiB", window="20ms")
+    # each start after a kill begins a segment: there are more segments than restarts, so none is overwritten
+    sizes = {"retain": "8MiB", "segment": "64KiB", "writeout": "16KiB"}
+    board.channel("arm", record_size="64", period="1ms", window="20ms", **sizes)
     program = compile_example(board.top, way)
     restarts = RESTARTS if os.environ.get("DEEP") else RESTARTS // 4
     with subprocess.Popen([program], stdout=subprocess.PIPE, env={**os.environ, **sanitized()}) as writer:
