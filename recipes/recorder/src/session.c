@@ -86,6 +86,7 @@ int session_take_ring(struct session *s, bool drop)
 		/* without space the record stays: the ring is additional buffer */
 		if (ret == -ENOBUFS && !drop)
 			return 0;
+		s->dropped |= ret == -ENOBUFS;
 		if (ret == -EPROTO)
 			return ret;
 		ring_advance(&s->ring);

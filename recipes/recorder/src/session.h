@@ -50,7 +50,7 @@ struct session {
 	uint64_t sync_next;		/* next sequence of its writer, as the message says */
 	uint64_t sync_to;		/* all sequences below must become durable; 0: the ring is not empty yet */
 	struct session_losses before;	/* when the last sync was answered */
-	struct session_losses at_stop;	/* when the shutdown began */
+	bool dropped;			/* the shutdown has given up records of it, for lack of space */
 };
 
 /* Messages that are still taken from one connection at its end: more than its socket holds. */

@@ -182,6 +182,7 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 {
 	struct ekr_submit submit;
 	struct record record;
+	int ret;
 
 	if (length < sizeof(submit)) {
 		session_break(s, "sent a record without a header");
@@ -196,14 +197,18 @@ static void take_record(struct session *s, const unsigned char *message, size_t 
 		.payload = message + sizeof(submit),
 		.length = submit.length,
 	};
-	if (s->by_ring)
+	if (s->by_ring) {
 		session_break(s, "uses a ring, but sent a record by socket");
-	else if (submit.length > s->channel->config.record_size)
+	} else if (submit.length > s->channel->config.record_size) {
 		session_break(s, "sent a record larger than declared");
-	else if (submit.length != length - sizeof(submit))
+	} else if (submit.length != length - sizeof(submit)) {
 		session_break(s, "sent a record with a wrong length field");
-	else if (intake_take(&s->channel->intake, &s->writer, &record, true) == -EPROTO)
-		session_break(s, "sent a record with an invalid sequence");
+	} else {
+		ret = intake_take(&s->channel->intake, &s->writer, &record, true);
+		s->dropped |= ret == -ENOBUFS;
+		if (ret == -EPROTO)
+			session_break(s, "sent a record with an invalid sequence");
+	}
 }
 
 /* Everything that it submitted has arrived. False: its sequence is invalid, and the connection is closed. */

@@ -32,11 +32,8 @@ static void shut(struct session *s)
 	/* a client whose request is unread gets its channel, and later the same message as the others */
 	if (!s->channel && !s->wants)
 		session_receive(s);
-	if (s->socket < 0 || !s->channel)
-		return;
 	if (s->by_ring)
 		ring_shut(&s->ring, ESHUTDOWN);
-	s->at_stop = session_count(s);
 }
 
 /*
@@ -72,16 +69,14 @@ static bool drain(struct session *s, bool drop, bool whole)
 static void part(struct session *s)
 {
 	struct channel *c = s->channel;
-	struct session_losses now;
 
 	if (s->socket < 0 || !c) {
 		session_hang_up(s);
 		return;
 	}
-	now = session_count(s);
-	/* nothing was lost since the last message; the writer itself knows of a full ring or socket */
-	if (store_idle(&c->store) && !c->intake.gap && now.overrun == s->at_stop.overrun &&
-	    now.failed == s->before.failed)
+	/* the writer itself knows of records that found its ring or socket full */
+	if (store_idle(&c->store) && !c->intake.gap && !s->dropped &&
+	    session_count(s).failed == s->before.failed)
 		session_refuse(
 			s, ESHUTDOWN,
 			"channel %s: the recorder was shut down and has written everything submitted",

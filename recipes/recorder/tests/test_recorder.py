@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import BLOCK, BUILD, RECORDER, RESTART, Board, RawWriter, assert_contiguous, wait_for
+from board import BLOCK, BUILD, OVERRUN, RECORDER, RESTART, Board, RawWriter, assert_contiguous, wait_for
 
 LINES = [b"line %d" % n for n in range(500)]
 
@@ -242,6 +242,25 @@ def test_a_shutdown_writes_what_was_submitted(board: Board) -> None:
     board.start()
     board.stop()
     assert board.gaps("arm") == board.gaps("leg") == []
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_shutdown_does_not_count_what_found_the_ring_full(board: Board, last: bool) -> None:
+    """The writer knows of these records. Everything that it submitted is written, so the message says that."""
+    board.channel("arm", window="10s")
+    board.start()
+    assert board.process
+    with board.writer("arm", way=2) as arm:
+        arm.put(0, b"before")
+        if not last:
+            arm.sequence += 3
+            arm.put(1, b"after")
+        struct.pack_into("<Q", arm.ring, 8, 3)
+        board.process.terminate()
+        assert arm.reason_for_close()[0] == errno.ESHUTDOWN
+    board.process.wait(10)
+    assert board.payloads("arm") == ([b"before"] if last else [b"before", b"after"])
+    assert board.gaps("arm") == [(OVERRUN, 3)]
 
 
 @pytest.mark.parametrize("way", [1, 2])
