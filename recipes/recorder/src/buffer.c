@@ -64,6 +64,7 @@ static bool fits(const struct buffer *b, size_t bytes)
 
 int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *wake)
 {
+	const uint64_t begins = r->window_ns ? r->window_ns : r->monotonic_ns;
 	size_t bytes = record_bytes(r->length);
 	struct chunk *c;
 	HOLD(&b->lock);
@@ -81,10 +82,15 @@ int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *w
 		b->free = c->next;
 		*c = (struct chunk){
 			.data = c->data,
-			.oldest_ns = r->window_ns ? r->window_ns : r->monotonic_ns,
+			.oldest_ns = begins,
 			.first = first,
 		};
 		b->filling = c;
+	}
+	/* it was submitted before a gap that precedes it was recorded */
+	if (begins < c->oldest_ns) {
+		c->oldest_ns = begins;
+		*wake = true;
 	}
 	c->used += batch_append(c->data + c->used, r);
 	c->records += !(r->flags & EKR_RECORD_GAP);

@@ -21,7 +21,7 @@ struct chunk {
 	struct chunk *next;	/* in its list */
 	unsigned char *data;	/* aligned to EKR_BLOCK */
 	size_t used;		/* bytes */
-	uint64_t oldest_ns;	/* monotonic time of the first record */
+	uint64_t oldest_ns;	/* monotonic: when the first window of its records begins */
 	uint64_t first;		/* first sequence that it accounts for: of a gap, the first lost one */
 	uint64_t next_sequence;	/* the sequence after its last one */
 	uint32_t records;	/* not counting gaps */
@@ -45,7 +45,7 @@ void buffer_close(struct buffer *b);
 
 /*
  * Copies the record into a chunk. -ENOBUFS: no space. @first: as in struct chunk. Sets *@wake if the
- * storage thread should look: the buffer was empty, or a chunk is full.
+ * storage thread should look: the buffer was empty, a chunk is full, or the record is older than the oldest one.
  */
 int buffer_put(struct buffer *b, const struct record *r, uint64_t first, bool *wake);
 bool buffer_has_room(struct buffer *b, uint32_t length);

@@ -103,6 +103,32 @@ static void a_partial_chunk_can_be_taken(void **state)
 	buffer_close(&b);
 }
 
+/* a gap has the time when it was recorded; the record after it may have been submitted before */
+static void the_oldest_record_of_a_chunk_need_not_be_its_first(void **state)
+{
+	const struct record gap = { .sequence = 0, .monotonic_ns = 500, .flags = EKR_RECORD_GAP };
+	const struct record late = { .sequence = 1, .monotonic_ns = 500, .window_ns = 400 };
+	const struct record next = { .sequence = 2, .monotonic_ns = 600, .window_ns = 450 };
+	struct buffer b;
+	struct error e;
+	bool wake = false, full;
+
+	(void)state;
+	assert_int_equal(buffer_open(&b, 4096, 1, &e), 0);
+	assert_int_equal(buffer_put(&b, &gap, 0, &wake), 0);
+	assert_int_equal(buffer_oldest(&b, &full), 500);
+	wake = false;
+	assert_int_equal(buffer_put(&b, &late, 1, &wake), 0);
+	assert_int_equal(buffer_oldest(&b, &full), 400);
+	/* the storage thread waits for a later time */
+	assert_true(wake);
+	wake = false;
+	assert_int_equal(buffer_put(&b, &next, 2, &wake), 0);
+	assert_int_equal(buffer_oldest(&b, &full), 400);
+	assert_false(wake);
+	buffer_close(&b);
+}
+
 static void a_buffer_that_is_too_large_is_refused(void **state)
 {
 	struct buffer b;
@@ -173,6 +199,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(full_chunks_are_taken_in_order_and_reused),
 		cmocka_unit_test(a_partial_chunk_can_be_taken),
+		cmocka_unit_test(the_oldest_record_of_a_chunk_need_not_be_its_first),
 		cmocka_unit_test(a_buffer_that_is_too_large_is_refused),
 		cmocka_unit_test(the_memlock_limit_is_named_in_the_error),
 		cmocka_unit_test(memory_is_unlocked_if_the_limit_is_too_low),
