@@ -841,6 +841,19 @@ def test_bench_measures_and_check_recognizes_its_records(board: Board, way: str)
     assert bench(board, "--check", status=(1,))["wrong"] == 1
 
 
+def test_bench_counts_nothing_from_statistics_that_end_meanwhile(board: Board) -> None:
+    board.channel("arm")
+    board.start()
+    stats = wait_for(board.statistics)
+    stats["channels"]["arm"]["late"] = 5
+    old = board.top / "old.json"
+    old.write_text(json.dumps(stats))
+    # the recorder that runs writes its statistics elsewhere
+    board.configure(statistics=str(old))
+    report = bench(board, "--writes", "1", "--every", "1s", status=(0,))
+    assert report["durable"] is None
+
+
 def test_bench_check_reports_damage_and_missing_records(board: Board) -> None:
     board.channel("arm", record_size="4KiB", period="2ms")
     board.start()
