@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 #ifdef EKR_HAS_JSON
-#include <systemd/sd-json.h>
+#include "stats_json.h"
 #endif
 
 #include "bench.h"
@@ -72,31 +72,22 @@ struct durable {
 /* --- the recorder's statistics ----------------------------------------------------- */
 
 #ifdef EKR_HAS_JSON
-static uint64_t number(sd_json_variant *v, const char *key)
-{
-	sd_json_variant *n = v ? sd_json_variant_by_key(v, key) : NULL;
-
-	return n && sd_json_variant_is_unsigned(n) ? sd_json_variant_unsigned(n) : 0;
-}
-
 static bool read_stats(const struct options *o, uint64_t not_before_ns, struct durable *d)
 {
-	sd_json_variant *all = NULL, *channels, *c, *lost;
+	sd_json_variant *all = NULL, *channels, *c;
 
 	*d = (struct durable){ 0 };
 	if (sd_json_parse_file(NULL, o->recorder.statistics, 0, &all, NULL, NULL) < 0)
 		return false;
 	channels = sd_json_variant_by_key(all, "channels");
 	c = channels ? sd_json_variant_by_key(channels, o->channel) : NULL;
-	if (c && number(all, "monotonic_ns") >= not_before_ns) {
-		lost = sd_json_variant_by_key(c, "lost");
+	if (c && stats_number(all, "monotonic_ns") >= not_before_ns) {
 		*d = (struct durable){
 			.known = true,
-			.late = number(c, "late"),
-			.lost = number(lost, "overrun") + number(lost, "absent") +
-				number(lost, "failed") + number(lost, "writer"),
-			.p99_us = number(c, "record_p99_us"),
-			.max_us = number(c, "record_max_us"),
+			.late = stats_number(c, "late"),
+			.lost = stats_lost(c),
+			.p99_us = stats_number(c, "record_p99_us"),
+			.max_us = stats_number(c, "record_max_us"),
 		};
 	}
 	sd_json_variant_unref(all);

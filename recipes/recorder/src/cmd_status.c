@@ -6,7 +6,7 @@
 #include <string.h>
 
 #ifdef EKR_HAS_JSON
-#include <systemd/sd-json.h>
+#include "stats_json.h"
 #endif
 
 #include "cli.h"
@@ -33,13 +33,6 @@ static int copy_out(const char *path)
 }
 
 #ifdef EKR_HAS_JSON
-static uint64_t number(sd_json_variant *v, const char *key)
-{
-	sd_json_variant *n = sd_json_variant_by_key(v, key);
-
-	return n && sd_json_variant_is_unsigned(n) ? sd_json_variant_unsigned(n) : 0;
-}
-
 static const char *text(sd_json_variant *v, const char *key)
 {
 	sd_json_variant *t = sd_json_variant_by_key(v, key);
@@ -49,19 +42,16 @@ static const char *text(sd_json_variant *v, const char *key)
 
 static void print_channel(const char *name, sd_json_variant *c)
 {
-	sd_json_variant *lost = sd_json_variant_by_key(c, "lost");
-	uint64_t buffer = number(c, "buffer");
+	uint64_t buffer = stats_number(c, "buffer");
 	const char *reason = text(c, "reason");
 
 	printf("%-20s %-10s %10" PRIu64 " %9.1f MB %8" PRIu64 " %6" PRIu64
 	       " %7.0f %% %9.1f ms %9.1f ms\n",
-	       name, text(c, "state"), number(c, "records"), (double)number(c, "bytes") / 1e6,
-	       lost ? number(lost, "overrun") + number(lost, "absent") + number(lost, "failed") +
-			       number(lost, "writer") :
-		      0,
-	       number(c, "late"),
-	       buffer ? 100.0 * (double)number(c, "backlog") / (double)buffer : 0.0,
-	       (double)number(c, "record_p99_us") / 1e3, (double)number(c, "record_max_us") / 1e3);
+	       name, text(c, "state"), stats_number(c, "records"),
+	       (double)stats_number(c, "bytes") / 1e6, stats_lost(c), stats_number(c, "late"),
+	       buffer ? 100.0 * (double)stats_number(c, "backlog") / (double)buffer : 0.0,
+	       (double)stats_number(c, "record_p99_us") / 1e3,
+	       (double)stats_number(c, "record_max_us") / 1e3);
 	if (*reason)
 		printf("%-20s %s\n", "", reason);
 }
@@ -70,7 +60,7 @@ static int print_table(const char *path, sd_json_variant *all, const char *outda
 {
 	sd_json_variant *channels = sd_json_variant_by_key(all, "channels");
 	const char *configuration = text(all, "configuration");
-	uint64_t then = number(all, "monotonic_ns"), now = monotonic_ns();
+	uint64_t then = stats_number(all, "monotonic_ns"), now = monotonic_ns();
 
 	if (!channels || !sd_json_variant_is_object(channels)) {
 		fprintf(stderr,
