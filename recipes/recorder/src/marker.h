@@ -17,7 +17,7 @@
 
 struct marker {
 	uint64_t generation;	/* of the segment in use */
-	uint64_t end;		/* of the last batch in it, bytes */
+	uint64_t end;		/* of the last batch in it, bytes; 0: that use is not in the directory any more, or there was none */
 	uint64_t batches;	/* number of batches in it */
 	uint64_t next_sequence;
 };

@@ -44,10 +44,11 @@ static void after_mark(const struct marker *m, bool in_order, uint64_t *generati
 static bool is_end(const struct recovered *r, const struct marker *m)
 {
 	const uint64_t newest = r->newest ? r->newest->head.generation : 0;
-	const bool here = m->generation == newest && m->end == r->end && m->batches == r->batches;
+	const uint64_t left = m->generation - newest;
 
-	return (here || (m->generation > newest && !m->end)) &&
-	       m->next_sequence >= r->next_sequence && !r->damaged;
+	if (r->damaged || m->next_sequence < r->next_sequence)
+		return false;
+	return left ? !m->end && left <= UINT32_MAX : m->end == r->end && m->batches == r->batches;
 }
 
 /* for readers; without it, a recording is only harder to repair and to export */

@@ -178,6 +178,21 @@ def test_a_clean_restart_leaves_no_gap(board: Board) -> None:
     assert len(used) == 1
 
 
+@pytest.mark.parametrize("generation", [0, 2, 1 << 33])
+def test_a_marker_of_another_recording_does_not_count(board: Board, generation: int) -> None:
+    """A marker without an end is of a use whose segment was kept. That is not older than the newest, nor much newer."""
+    board.channel("arm")
+    board.start()
+    board.write("arm", b"x\n")
+    board.stop()
+    marker = board.directory / "arm" / "stopped"
+    assert marker.read_text().startswith("generation 1 end 8192 batches 1 next 1\n")
+    marker.write_text(f"generation {generation} end 0 batches 0 next 1\n")
+    board.start()
+    board.stop()
+    assert board.gaps("arm") == ([] if generation == 2 else [(RESTART, 0)])
+
+
 def test_a_killed_recorder_writes_a_gap_and_continues(board: Board) -> None:
     board.channel("arm")
     for start in range(4):
