@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The recorder under ThreadSanitizer: writers come, sync and go while segments are created and a channel changes."""
+"""The recorder under ThreadSanitizer: writers come, sync and go while segments are created and kept and a channel changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import board as board_module
 import pytest
-from board import BUILD, Board, RawWriter
+from board import BUILD, RECORDER, Board, RawWriter
 
 PROGRAM = str(BUILD / "tests/ek-recorder-tsan")
 
@@ -33,6 +33,21 @@ def write(board: Board, channel: str, way: int, until: float) -> None:
                     writer.sync()
 
 
+def keep(board: Board, channel: str, until: float) -> int:
+    """Keep ranges, and delete them again, until then. Returns how many were kept."""
+    common = ["--directory", str(board.directory)]
+    ask = ["--socket", str(board.socket), "--from=-1min", "--to=now"]
+    kept = 0
+    while time.monotonic() < until:
+        for options in ([*ask, "crash"], ["--remove", "crash"]):
+            done = subprocess.run(
+                [RECORDER, "keep", *common, *options, channel], capture_output=True, check=False
+            )
+            kept += not done.returncode
+    # each time two commands succeed
+    return kept // 2
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_no_thread_reads_what_another_writes(
     board: Board, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
@@ -42,13 +57,15 @@ def test_no_thread_reads_what_another_writes(
     # a thread that still frees a ring 100 ms after the shutdown began is left to the exit of the process
     monkeypatch.setenv("TSAN_OPTIONS", f"log_path={report}:exitcode=66:halt_on_error=0:report_thread_leaks=0")
     for name in ("arm", "leg", "eye"):
-        board.channel(name, retain="4MiB", retain_time="2s")
+        board.channel(name, retain="4MiB", retain_time="2s", keep="4MiB")
     board.start()
     until = time.monotonic() + 6
+    kept: list[int] = []
     writers = [
         threading.Thread(target=write, args=(board, name, way, until))
         for name, way in (("arm", 2), ("arm", 1), ("leg", 1), ("eye", 2))
     ]
+    writers.append(threading.Thread(target=lambda: kept.append(keep(board, "leg", until))))
     for writer in writers:
         writer.start()
     assert board.process
@@ -62,6 +79,7 @@ def test_no_thread_reads_what_another_writes(
     status = board.process.wait(20)
     reports = "".join(f.read_text() for f in Path(board.top).glob("tsan.*"))
     assert (status, reports) == (0, ""), reports[:6000]
+    assert kept[0]
 
 
 def test_the_program_is_built_with_the_sanitizer() -> None:
