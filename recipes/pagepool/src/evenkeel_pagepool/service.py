@@ -398,15 +398,18 @@ def serve(listener: socket.socket, service: Service, stop: socket.socket) -> Non
     """Work and answer until STOP is readable."""
     watchdog = Watchdog()
     due_s = service.now_s()
+    waiting = select.poll()
+    for one in (listener, stop):
+        waiting.register(one, select.POLLIN)
     while True:
         if service.now_s() >= due_s:
             service.tick()
             due_s = service.now_s() + TICK_S
             watchdog.progress(service.now_s())
-        ready, _, _ = select.select([listener, stop], [], [], max(0.0, due_s - service.now_s()))
-        if stop in ready:
+        ready = {number for number, _ in waiting.poll(1000 * max(0.0, due_s - service.now_s()))}
+        if stop.fileno() in ready:
             return
-        if listener in ready:
+        if listener.fileno() in ready:
             connection, _ = listener.accept()
             respond(connection, service)
 
