@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from evenkeel_agent.settings import Settings as AgentSettings
 from evenkeel_panel import texts
-from evenkeel_panel.agent import AgentRefused, AgentUnreachable, BusAgent
+from evenkeel_panel.agent import TIMEOUT_S, AgentRefused, AgentUnreachable, BusAgent
 from evenkeel_panel.testing import COMPONENT
 
 if TYPE_CHECKING:
@@ -188,3 +189,8 @@ def test_an_open_file_arrives_and_its_connection_ends(bus: Bus) -> None:
     gc.collect()  # dbus-fast's objects refer to each other
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
     assert agent.call("GetStatus", "s", "").slot == "B"
+
+
+def test_the_panel_waits_longer_than_the_agent() -> None:
+    """So the user reads for whom the agent waited. The page waits longer than the panel."""
+    assert AgentSettings().call_timeout_s < TIMEOUT_S < 20

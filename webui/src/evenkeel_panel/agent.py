@@ -39,9 +39,9 @@ log = logging.getLogger(__name__)
 ERROR_PREFIX = NAME + ".Error."
 
 # The timeout of a call. A busy board needs seconds to ask polkit, to sync a file, or to start a helper. A person prefers
-# to wait rather than to read that the agent did not answer. It must be shorter than the 20 s that the page waits for the
-# answer to a form (apps/page.html).
-TIMEOUT_S = 8.0
+# to wait rather than to read that the agent did not answer. The agent waits for others for 10 s, and then says for whom. The
+# page waits for the answer to a form for 20 s (apps/page.html).
+TIMEOUT_S = 15.0
 # InspectBundle may read from a server: the agent waits for 45 s. RestoreBackup gives orders to several services. A new
 # certificate is tried out. The calls about validations may start ek-validation alongside a validation, which keeps the board
 # busy: the agent waits for 25 s. nginx waits for 60 s.
