@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
@@ -256,7 +257,7 @@ class FakePolkit(Fake):
         return "(bba{ss})", [[action in self.granted, False, {}]]
 
 
-class FakeHelper:
+class FakeHelper(ABC):
     """Listens at PATH like the socket of a helper. `orders` has the request of each connection, and reply() answers it."""
 
     def __init__(self, path: Path) -> None:
@@ -274,8 +275,9 @@ class FakeHelper:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
+    @abstractmethod
     def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
-        raise NotImplementedError
+        """Answer ORDER on CONNECTION."""
 
     def _serve(self) -> None:
         with contextlib.suppress(OSError):

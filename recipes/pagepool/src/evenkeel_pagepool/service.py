@@ -90,7 +90,7 @@ class Applied:
 
 
 def identity_of(path: str) -> Identity | None:
-    """The identity of the directory PATH; None if there is none, or if it cannot be reached."""
+    """The identity of the directory PATH; None if it does not exist or cannot be reached."""
     try:
         found = os.stat(path)
     except OSError:
