@@ -1,13 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that other files agree with the Python code: the unit and its exposure, the user, the README."""
 
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
 from evenkeel_history import live, schema
+from systemd_units import exposure
 
 COMPONENT = Path(__file__).resolve().parent.parent
 UNIT = COMPONENT / "data/evenkeel-history.service"
@@ -30,14 +27,4 @@ def test_the_unit_may_write_where_the_service_writes() -> None:
 
 
 def test_the_unit_is_hardened() -> None:
-    if not shutil.which("systemd-analyze"):
-        pytest.skip("systemd-analyze is not installed")
-    done = subprocess.run(
-        ["systemd-analyze", "security", "--offline=true", "--no-pager", str(UNIT)],
-        capture_output=True,
-        text=True,
-    )
-    found = re.search(r"Overall exposure level for .*: ([0-9.]+)", done.stdout)
-    if not found:
-        pytest.skip(f"systemd-analyze cannot run here: {done.stderr.strip()}")
-    assert float(found[1]) <= EXPOSURE, done.stdout
+    assert exposure(UNIT) <= EXPOSURE
