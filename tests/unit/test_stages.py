@@ -8,6 +8,7 @@ import re
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from project import TOP, clean_environment, load
@@ -51,24 +52,94 @@ def test_a_wrong_table_is_refused_with_the_line(line: str, complaint: str) -> No
         run_stages.parse(line)
 
 
-def test_two_stages_of_a_kind_are_drawn() -> None:
-    table = TABLE + "".join(f"boot{n} 100 1 image board\n" for n in range(5)) + "long 900 1 image deep\n"
-    stages = run_stages.parse(table)
-    assert stages["boot0"].kind == "board"
-    found = [frozenset(run_stages.drawn(stages, str(seed))) for seed in range(50)]
-    assert {
-        len([name for name in names if name.startswith("boot") and name != "boot"]) for names in found
-    } == {2}
-    assert frozenset.union(*found) == frozenset(stages) - {"long"}, "each stage is drawn sometimes"
-    assert all(names >= run_stages.parse(TABLE).keys() for names in found)
-    assert run_stages.drawn(stages, "7") == run_stages.drawn(stages, "7")
+def kinds() -> dict[str, Any]:
+    """Stages by name: those of TABLE, five of one kind, and two of another, of which one needs a build of its own."""
+    boards = "".join(f"boot{n} 100 1 image board\n" for n in range(5))
+    return run_stages.parse(
+        f"{TABLE}{boards}debug 300 2 kernel build\ntorture 100 1 debug test\nguests 100 1 kernel test\nlong 900 1 image deep\n"
+    )
+
+
+def waiting(stages: dict[str, Any]) -> set[str]:
+    return {stage.name for stage in stages.values() if stage.state == "waiting"}
+
+
+def test_one_stage_of_each_kind_is_drawn_and_the_others_may_follow() -> None:
+    firsts = set()
+    for seed in range(50):
+        stages = kinds()
+        later = run_stages.draw(stages, str(seed))
+        first = waiting(stages) - run_stages.parse(TABLE).keys()
+        assert len({name for name in first if name.startswith("boot")}) == 1
+        assert len(first & {"torture", "guests"}) == 1
+        assert ("debug" in first) == ("torture" in first), "a build runs only for a stage that needs it"
+        assert waiting(stages) >= run_stages.parse(TABLE).keys()
+        assert set(later) == stages.keys() - waiting(stages) - {"long", "debug"}
+        assert {later[0][:4], later[1][:4]} & {"tort", "gues"}, "one of each kind in turn"
+        assert later == run_stages.draw(kinds(), str(seed))
+        firsts |= first
+    assert firsts == {f"boot{n}" for n in range(5)} | {"torture", "guests", "debug"}, (
+        "each stage is drawn sometimes"
+    )
+
+
+def test_a_stage_that_was_left_out_runs_only_if_time_is_left() -> None:
+    table = "a 1000 1 -\nb 600 1 a k\nc 600 1 a k\n"
+
+    def added(began: float, end: float, *, pace: float = 1.0) -> bool:
+        stages = run_stages.parse(table)
+        (name,) = run_stages.draw(stages, "1")
+        stages["a"].state, stages["a"].seconds = "passed", 1000 * pace
+        (first,) = waiting(stages)
+        stages[first].state, stages[first].began = "running", 0.0
+        done: bool = run_stages.add_left_out(stages, [name], 2, began, end)
+        assert (stages[name].state == "waiting") == done
+        return done
+
+    assert added(100, 700)
+    assert not added(100, 699)
+    assert not added(100, 1200, pace=2.0), "the machine is half as fast as the budgets say"
+    assert added(100, 1300, pace=2.0)
+    assert added(100, 700, pace=0.03), (
+        "a stage that found its results in the cache says nothing about the machine"
+    )
+    assert not added(100, 699, pace=0.03)
+
+
+def test_a_stage_that_was_left_out_comes_with_the_build_that_it_needs() -> None:
+    stages = kinds()
+    seed = next(str(n) for n in range(50) if "torture" in run_stages.draw(kinds(), str(n)))
+    later = run_stages.draw(stages, seed)
+    for name in TABLE.split("\n"):
+        if name:
+            stages[name.split()[0]].state = "passed"
+    assert not run_stages.add_left_out(stages, ["torture"], 2, 0, 399), "the build and the stage need 400 s"
+    assert run_stages.add_left_out(stages, ["torture"], 2, 0, 10_000)
+    assert {"debug", "torture"} <= waiting(stages)
+    assert "long" not in later
+
+
+def test_a_stage_that_was_left_out_waits_for_a_free_core() -> None:
+    stages = run_stages.parse("a 10 1 -\nb 10 1 -\nc 10 1 - k\nd 10 1 - k\n")
+    later = run_stages.draw(stages, "1")
+    stages["a"].state = stages["b"].state = "running"
+    assert not run_stages.add_left_out(stages, later, 2, 0, 10_000)
+    stages["a"].state = "passed"
+    assert run_stages.add_left_out(stages, later, 2, 0, 10_000)
 
 
 def test_a_run_of_all_stages_says_what_it_left_out(project: Path) -> None:
-    table, makefile = "a 10 1 - k\nb 10 1 - k\nc 10 1 - k\n", "a b c:\n"
+    """A run of four hours has no time for a second stage of a kind; one of ten seconds has."""
+    table, makefile = "a 10 1 - k\nb 10 1 - k\nc 15000 1 - k\n", "a b c:\n"
     out = run(project, table, makefile)
-    assert re.search(r"^left out: [abc]$", out.stdout, re.MULTILINE), out.stdout
-    assert out.stdout.rstrip().endswith("stages: 2 passed, 0 failed")
+    assert re.search(r"^run only if that takes at most 45 min in all: \w+ \w+$", out.stdout, re.MULTILINE), (
+        out.stdout
+    )
+    if "=== c: started" in out.stdout:  # drawn first
+        assert out.stdout.rstrip().endswith("stages: 3 passed, 0 failed")
+    else:
+        assert re.search(r"^left out: c$", out.stdout, re.MULTILINE), out.stdout
+        assert out.stdout.rstrip().endswith("stages: 2 passed, 0 failed")
     assert run(project, table, makefile, "a", "b", "c").stdout.rstrip().endswith("stages: 3 passed, 0 failed")
 
 
