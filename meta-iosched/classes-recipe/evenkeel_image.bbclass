@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # An image with Evenkeel's partitions: two read-only slots, bootstate, recorder,
 # data. For a product's own image: inherit this class and core-image, and install
-# packagegroup-evenkeel. An image needs at least packagegroup-evenkeel-board and -panel,
-# because a slot is confirmed only when agent, panel and web server run. Sizes are in MiB. The
-# default sizes together fit a "4 GB" eMMC.
+# packagegroup-evenkeel. An image needs at least packagegroup-evenkeel-board, which confirms
+# a slot. Sizes are in MiB. The default sizes together fit a "4 GB" eMMC.
 EVENKEEL_ROOT_MB ?= "640"
 EVENKEEL_RECORDER_MB ?= "640"
 EVENKEEL_DATA_MB ?= "1536"
@@ -111,18 +110,8 @@ python () {
 # OE-Core sets the time stamps of the files to reproducible values.
 IMAGE_PREPROCESS_COMMAND:prepend = "evenkeel_settle_rootfs "
 evenkeel_settle_rootfs() {
-    # If a slot is never confirmed, the board boots it three times and then boots the other slot. So an
-    # image fails here if it lacks the units that the confirmation requires. The check is left out if the
-    # product replaces or masks evenkeel-slot-good.service. (A drop-in cannot remove a Requisite=.)
-    good=evenkeel-slot-good.service
-    units=${IMAGE_ROOTFS}${systemd_system_unitdir}
-    own=${IMAGE_ROOTFS}${sysconfdir}/systemd/system
-    [ -e $units/$good ] || bbfatal "the image has no evenkeel-board: install packagegroup-evenkeel, or packagegroup-evenkeel-board and packagegroup-evenkeel-panel"
-    if [ ! -e $own/$good ] && [ ! -L $own/$good ]; then
-        for unit in $(sed -n 's/^Requisite=//p' $units/$good); do
-            [ -e $units/$unit ] || [ -e $own/$unit ] || bbfatal "the image has no $unit, and without it $good confirms no slot: install packagegroup-evenkeel-panel, or change the units that it requires (docs/howto/build-with-yocto.md)"
-        done
-    fi
+    # Without evenkeel-board nothing confirms a slot, so the board would start the slots in turn, three times each.
+    [ -e ${IMAGE_ROOTFS}${systemd_system_unitdir}/evenkeel-slot-good.service ] || bbfatal "the image has no evenkeel-board: install packagegroup-evenkeel or packagegroup-evenkeel-board"
 
     # Replace the files of base-files and netbase, which own these paths.
     for file in fstab hostname hosts; do
@@ -186,5 +175,14 @@ evenkeel_settle_rootfs() {
         ) > $made
         sort $made > ${IMAGE_ROOTFS}${nonarch_libdir}/tmpfiles.d/evenkeel-var.conf
         find ${IMAGE_ROOTFS}${localstatedir} -mindepth 1 -delete
+    fi
+
+    # Other contents have another identity, also if the version is the same: slot-good then knows that they are
+    # new. This may also run twice on the same root file system.
+    release=${IMAGE_ROOTFS}${nonarch_libdir}/os-release
+    if [ -e $release ]; then
+        sed -i '/^BUILD_ID=/d' $release
+        identity=$(tar -C ${IMAGE_ROOTFS} --sort=name --mtime=@0 --numeric-owner -cf - . | sha256sum | cut -c1-16)
+        echo "BUILD_ID=$identity" >> $release
     fi
 }

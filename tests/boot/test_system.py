@@ -66,8 +66,16 @@ def test_slot_is_a(board: Board) -> None:
 
 
 def test_slot_is_confirmed(board: Board) -> None:
+    """All health checks pass, also those that count only in a new version."""
     state = board.run("grub-editenv /bootstate/grubenv list")
     assert {"ORDER=A B", "A_OK=1", "A_TRY=0", "B_OK=1", "B_TRY=0"} <= set(state.splitlines())
+    assert "A_CONFIRMED=" in state
+    checks = board.run("ek-health --trial", 120).splitlines()
+    assert sorted(line.removeprefix("passed ") for line in checks) == [
+        "required agent", "required panel", "required recorder",
+        "trial data", "trial network", "trial scheduler", "trial units",
+    ]  # fmt: skip
+    assert board.run("cat /var/lib/evenkeel-health/network") != ""
 
 
 def test_kernel_is_the_evenkeel_kernel(board: Board) -> None:

@@ -164,11 +164,10 @@ def test_recorders_partition_belongs_to_the_recorder_with_any_e2fsprogs(
 
 UNITS = "usr/lib/systemd/system"
 GOOD = "evenkeel-slot-good.service"
-PANEL = ["evenkeeld.service", "evenkeel-panel.service", "nginx.service"]
 
 
 def settle(
-    work: Path, boot: list[str], units: Sequence[str] = (GOOD, *PANEL), *, var: bool = True, **more: str
+    work: Path, boot: list[str], units: Sequence[str] = (GOOD,), *, var: bool = True, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Run evenkeel_settle_rootfs on work/root, with these files in /boot and these units. `more` sets variables."""
     root = work / "root"
@@ -335,39 +334,19 @@ def test_image_without_an_initramfs_has_no_initrd(tmp_path: Path) -> None:
     assert not (tmp_path / "root/boot/initrd").exists()
 
 
-@pytest.mark.parametrize("missing", PANEL)
-def test_image_whose_slot_is_never_confirmed_is_refused(tmp_path: Path, missing: str) -> None:
-    """Without one of these units no slot is confirmed, so after three boots the board would boot the other slot."""
-    units = [GOOD, *(unit for unit in PANEL if unit != missing)]
-    done = settle(tmp_path, ["bzImage-6.12.80"], units)
-    assert done.returncode == 1
-    assert f"the image has no {missing}" in done.stderr
-    assert "install packagegroup-evenkeel-panel" in done.stderr
-
-
-def test_product_may_confirm_a_slot_otherwise(tmp_path: Path) -> None:
-    """An image passes if the bbappend of docs/howto/build-with-yocto.md names another unit in the slot-good service, and
-    the image has that unit. It also passes if /etc masks the service."""
-    append = re.search(r"^    sed -i -e 's/\^Requisite.*\n.*slot-good.service$", DOCS, re.MULTILINE)
-    assert append
-    settle(tmp_path, ["bzImage-6.12.80"], [GOOD])
-    ours = tmp_path / "root" / UNITS / GOOD
-    text = ours.read_text()
-    command = append[0].replace("${D}${systemd_system_unitdir}", str(ours.parent))
-    subprocess.run(["sh", "-e", "-c", command], check=True)
-    assert ours.read_text() != text
-    changed = settle(tmp_path, ["bzImage-6.12.80"], [])
-    assert "the image has no my-product.service" in changed.stderr
-    changed = settle(tmp_path, ["bzImage-6.12.80"], ["my-product.service"])
-    assert changed.returncode == 0, changed.stderr
-
-    ours.write_text(text)
-    assert settle(tmp_path, ["bzImage-6.12.80"], []).returncode == 1
-    masked = tmp_path / "root/etc/systemd/system" / GOOD
-    masked.parent.mkdir(parents=True)
-    masked.symlink_to("/dev/null")
-    done = settle(tmp_path, ["bzImage-6.12.80"], [])
-    assert done.returncode == 0, done.stderr
+def test_other_contents_have_another_identity(tmp_path: Path) -> None:
+    """slot-good compares os-release to find out whether a slot has a new version."""
+    release = tmp_path / "root/usr/lib/os-release"
+    found = []
+    for content in ("1", "1", "2"):
+        release.parent.mkdir(parents=True, exist_ok=True)
+        if not release.exists():
+            release.write_text("ID=poky\n")
+        (tmp_path / "root/usr/lib/thing").write_text(content)
+        assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
+        found.append(release.read_text())
+    assert re.fullmatch(r"ID=poky\nBUILD_ID=[0-9a-f]{16}\n", found[0])
+    assert found[0] == found[1] != found[2]
 
 
 def test_image_without_evenkeel_board_is_refused(tmp_path: Path) -> None:
@@ -376,19 +355,17 @@ def test_image_without_evenkeel_board_is_refused(tmp_path: Path) -> None:
     assert "install packagegroup-evenkeel" in done.stderr
 
 
-def test_units_that_confirm_a_slot_are_in_the_groups_that_the_class_names() -> None:
-    """The class asks for the groups board and panel. They contain each unit that slot-good requires."""
-    asked = re.search(
-        r"^Requisite=(.*)$", (TOP / "recipes/image/data/rootfs" / UNITS / GOOD).read_text(), re.MULTILINE
-    )
-    assert asked
-    assert asked[1].split() == PANEL
-    group = (LAYER / "recipes-core/packagegroups/packagegroup-evenkeel.bb").read_text()
-    panel = re.search(r'^RDEPENDS:\$\{PN\}-panel = "(.*)"$', group, re.MULTILINE)
-    assert panel
-    # nginx is a dependency of the panel
-    assert {"evenkeel-agent", "evenkeel-webui"} <= set(panel[1].split())
-    assert "packagegroup-evenkeel-board and -panel" in TEXT
+def test_each_package_brings_its_health_check() -> None:
+    """A slot is confirmed if the checks pass that the image has, so an image without the panel needs no change."""
+    for folder, name in {
+        "recipes/agent": "agent",
+        "webui": "webui",
+        "recipes/recorder": "recorder",
+    }.items():
+        (check,) = (TOP / folder / "data/health").iterdir()
+        assert f"'data/health/{check.name}'" in (TOP / folder / "meson.build").read_text()
+        text = (LAYER / f"recipes-iosched/{name}/evenkeel-{name}.bb").read_text()
+        assert "    ${nonarch_libdir}/evenkeel \\\n" in text
 
 
 def test_var_is_empty_and_created_by_tmpfiles(tmp_path: Path) -> None:

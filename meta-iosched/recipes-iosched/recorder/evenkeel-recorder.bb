@@ -36,6 +36,7 @@ USERADD_PARAM:${PN} = "\
 "
 
 FILES:${PN} += "\
+    ${nonarch_libdir}/evenkeel \
     ${systemd_system_unitdir} \
     ${nonarch_libdir}/sysusers.d \
     ${nonarch_libdir}/tmpfiles.d \

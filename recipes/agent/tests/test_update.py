@@ -206,6 +206,31 @@ async def test_a_slot_that_is_not_confirmed(board: Harness) -> None:
 
 
 @on_board
+async def test_failed_health_checks_say_why_a_slot_is_not_confirmed(board: Harness) -> None:
+    """Those of this start for the slot that runs, and those of the last trial for the slot that was given up."""
+    rauc = await rauc_up(board)
+    rauc.status["rootfs.0"] = "ok"
+    rauc.grubenv(B_TRY="1", A_TRY="3")
+    write(
+        board.root / "run/evenkeel/health",
+        "passed required agent\nfailed wanted x y\nfailed required panel no answer\n",
+    )
+    (board.root / "var/lib/evenkeel-health").mkdir(parents=True)
+    write(
+        board.root / "var/lib/evenkeel-health/A",
+        "version 9.0.0\nfailed trial network eth0 is missing\nfailed trial\n",
+    )
+    await board.agent_up()
+    notes = [note["text"] for note in (await board.call("GetUpdate"))["problem"]]
+    assert notes[1:] == [
+        "slot B was not confirmed because the health check panel failed: no answer",
+        notes[2],
+        "slot A was not confirmed because the health check network failed: eth0 is missing",
+    ]
+    assert notes[2].startswith("slot A (version 9.0.0) was not confirmed in three starts")
+
+
+@on_board
 async def test_an_interrupted_installation(board: Harness) -> None:
     rauc = await rauc_up(board)
     rauc.status["rootfs.0"] = "pending"

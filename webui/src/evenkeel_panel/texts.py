@@ -248,7 +248,8 @@ REMEDIES = {
     "restore-unfinished": "Wait a minute: the agent tries again by itself. If the problem stays, restore the backup again",
     "time-servers-not-in-use": "Wait a minute: the agent tries again by itself. If the problem stays, enter the servers"
     " again on the page System",
-    "slot-unconfirmed": "Wait a minute. If the problem stays, run 'systemctl --failed' on the board",
+    "slot-unconfirmed": "Wait a minute. If the problem stays, the next lines say which health check fails",
+    "slot-unhealthy": "Run 'ek-health' on the board. A check that fails names what it has found",
 }
 _NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the board"
 

@@ -39,6 +39,10 @@ KEYRING = "/usr/lib/rauc/keyring.pem"
 # grubenv, which GRUB, RAUC and slot-good write. Its partition is mounted on access.
 GRUBENV = "/bootstate/grubenv"
 GRUBENV_BYTES = 1024  # GRUB reads and writes exactly so many
+HEALTH_BYTES = 16384
+# what slot-good keeps of the health checks: of this start; and of the last start that ended the trial of a slot
+HEALTH = "/run/evenkeel/health"
+TRIAL = "/var/lib/evenkeel-health/"
 TRIES = "3"  # starts without confirmation after which grub.cfg takes the other slot
 # Time that InspectBundle waits for RAUC: less than the panel waits (agent.py). A server may be slow or silent, and RAUC does
 # nothing else until it has its answer. So the agent remembers that RAUC is still waiting, for at most RAUC_WAITS_S.
@@ -100,6 +104,8 @@ class Updates:
         self._first_s = settings.first_update_check_s
         self._keyring = settings.path(KEYRING)
         self._grubenv = settings.path(GRUBENV)
+        self._health = settings.path(HEALTH)
+        self._trial = settings.path(TRIAL)
         self._statuses: list[Any] = []  # of all slots, as RAUC last reported them
         self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
@@ -236,13 +242,34 @@ class Updates:
         except OSError as error:
             problem = Message("boot-state-unreadable", path=GRUBENV, reason=os.strerror(error.errno or 0))
             return Update(state="unavailable", version=__version__, problem=[problem.note()])
-        update, self.problems = _update(properties, self._statuses, boot)
+        return await asyncio.to_thread(self._described, properties, boot)
+
+    def _described(self, properties: dict[str, Any], boot: BootState) -> Update:
+        slots = sorted((_slot(status, boot) for _, status in self._statuses), key=lambda slot: slot.name)
+        # why a slot is not confirmed, by its name
+        reasons = {
+            slot.name: failed_checks(self._health if slot.running else f"{self._trial}/{slot.name}")
+            for slot in slots
+        }
+        update, self.problems = _update(properties, self._statuses, boot, slots, reasons)
         return update
 
 
 def _start_of(path: str) -> str:
     with open(path, "rb") as file:  # noqa: PTH123
         return file.read(GRUBENV_BYTES).decode(errors="replace")
+
+
+def failed_checks(path: str) -> list[tuple[str, str]]:
+    """Name and reason of each failed check in a file of slot-good, at most five; none if the file cannot be read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            lines = file.read(HEALTH_BYTES).splitlines()
+    except OSError:
+        return []
+    # failed FOLDER NAME REASON; what fails in wanted.d does not keep a slot from being confirmed
+    rows = [line.split(maxsplit=3) for line in lines]
+    return [(r[2], r[3]) for r in rows if len(r) == 4 and r[0] == "failed" and r[1] != "wanted"][:5]
 
 
 def _refusal(code: str, error: CallError) -> errors.AgentError:
@@ -272,9 +299,24 @@ def _slot(status: dict[str, Any], boot: BootState) -> Slot:
     )
 
 
-def _update(properties: dict[str, Any], statuses: list[Any], boot: BootState) -> tuple[Update, list[Message]]:
-    """The state of updates from RAUC's properties and slots and from grubenv, and the problems of the board."""
-    slots = sorted((_slot(status, boot) for _, status in statuses), key=lambda slot: slot.name)
+def _update(
+    properties: dict[str, Any],
+    statuses: list[Any],
+    boot: BootState,
+    slots: list[Slot],
+    reasons: dict[str, list[tuple[str, str]]],
+) -> tuple[Update, list[Message]]:
+    """The state of updates from RAUC's properties and slots and from grubenv, and the problems of the board.
+
+    `reasons` has the failed health checks of each slot.
+    """
+
+    def why(slot: Slot) -> list[Message]:
+        return [
+            Message("slot-unhealthy", slot=slot.name, check=check, reason=reason)
+            for check, reason in reasons[slot.name]
+        ]
+
     running = next((slot for slot in slots if slot.running), None)
     other = next((slot for slot in slots if not slot.running), None)
     percent, step, _ = properties.get("Progress") or (0, "", 0)
@@ -286,6 +328,7 @@ def _update(properties: dict[str, Any], statuses: list[Any], boot: BootState) ->
         problems.append(
             Message("update-rolled-back", slot=other.name, version=other.version or "?", running=name)
         )
+        problems += why(other)
     pending = any(s.get("state") != "booted" and s.get("status") == "pending" for _, s in statuses)
     if pending and not installing and not error:
         problems.append(Message("update-interrupted"))
@@ -294,7 +337,7 @@ def _update(properties: dict[str, Any], statuses: list[Any], boot: BootState) ->
     if installing:
         state = "installing"
     elif running and not running.good:
-        state, notes = "unconfirmed", [Message("slot-unconfirmed", slot=running.name), *notes]
+        state, notes = "unconfirmed", [Message("slot-unconfirmed", slot=running.name), *why(running), *notes]
     elif other and other.next:
         state = "installed"
     elif error:

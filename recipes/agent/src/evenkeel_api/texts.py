@@ -160,7 +160,8 @@ TEXTS = {
     " {running} again; install another version",
     "update-interrupted": "the last installation was interrupted, so the other slot is incomplete; install again",
     "slot-unconfirmed": "slot {slot} is not confirmed yet; this takes about a minute after a start. If it stays so,"
-    " a service of Evenkeel does not run",
+    " a health check fails",
+    "slot-unhealthy": "slot {slot} was not confirmed because the health check {check} failed: {reason}",
     "not-confirmed": "the slot that runs is not confirmed, so the other one must stay as it is;"
     " wait a minute, or restart up to three times to return to the other one",
     "boot-state-unreadable": "{path} cannot be read: {reason}",
