@@ -66,12 +66,14 @@ evenkeel_make_partitions() {
     rm -rf ${EVENKEEL_PARTITIONS}
     mkdir -p ${EVENKEEL_PARTITIONS}
     ln -s ${IMGDEPLOYDIR}/${IMAGE_LINK_NAME}.ext4 ${EVENKEEL_PARTITIONS}/root.ext4
-    mke2fs -q -t ext4 -m 0 -L data -U e7e2ee10-0000-4000-8000-0000000000f4 \
-        -E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,lazy_itable_init=0,nodiscard,root_owner=0:0 \
-        -O ^metadata_csum_seed,^orphan_file ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
-    # The options are in conf/mkfs/recorder. mke2fs uses only one -E, so the -E of this class is
-    # merged into the -E of that file. e2fsprogs before 1.47.1 does not know root_perms, and
-    # scarthgap has 1.47.0. So in every series debugfs sets the mode of the root folder afterwards.
+    # The options are in conf/mkfs. mke2fs uses only one -E, so the -E of this class is merged into
+    # the -E of that file.
+    sed -e '/^#/d' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f4,nodiscard,root_owner=0:0,/' \
+        ${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/data |
+        xargs mke2fs -q -t ext4 -U e7e2ee10-0000-4000-8000-0000000000f4 -L data \
+            ${EVENKEEL_PARTITIONS}/data.ext4 ${EVENKEEL_DATA_MB}M
+    # e2fsprogs before 1.47.1 does not know root_perms, and scarthgap has 1.47.0. So in every series
+    # debugfs sets the mode of the root folder afterwards.
     options=${IMAGE_ROOTFS}${nonarch_libdir}/evenkeel/mkfs/recorder
     mode=$(sed -n 's/^-E .*,root_perms=\([0-7]*\).*/\1/p' $options)
     sed -e '/^#/d' -e 's/,root_perms=[0-7]*//' -e 's/^-E /-E hash_seed=e7e2ee10-0000-4000-8000-0000000000f3,nodiscard,/' $options |

@@ -328,7 +328,7 @@ def set_boot_state(board: Board, *variables: str) -> None:
 
 
 # Each of these tests starts the board again, which takes a minute or two.
-RESTARTS = in_sample("restarts", "roll-back", "power cut", "no data partition")
+RESTARTS = in_sample("restarts", "roll-back", "power cut", "factory reset", "no data partition")
 
 
 @RESTARTS["roll-back"]
@@ -372,6 +372,30 @@ def test_survives_a_power_cut_while_writing(board: Board) -> None:
     assert board.run("cat /var/lib/kept") == "kept"
     assert board.run("cat /etc/machine-id") == machine_id
     assert "rauc.slot=A" in board.run("cat /proc/cmdline").split()
+
+
+@RESTARTS["factory reset"]
+def test_a_factory_reset_leaves_a_board_as_new(board: Board) -> None:
+    machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
+    certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
+    board.run("ekctl set-name press-8; echo lost > /var/lib/lost; echo kept > /recorder/kept; sync")
+    board._send("ekctl factory-reset --yes")
+    board.wait_for_boot()
+    assert "evenkeel.reset=keep" in board.run("cat /proc/cmdline").split()
+    assert board.run("cat /run/evenkeel/factory-reset") == ""
+    assert_healthy(board)
+    assert board.run("cat /etc/machine-id") != machine_id
+    assert board.first_password() != password
+    assert board.run("sha256sum /var/lib/evenkeel/tls/cert.pem") != certificate
+    assert board.run("cat /proc/sys/kernel/hostname") == "evenkeel"
+    assert board.try_run("cat /var/lib/lost")[0] != 0
+    assert board.run("cat /recorder/kept") == "kept"
+    # the order was carried out once
+    assert "RESET" not in board.run("grub-editenv /bootstate/grubenv list")
+    board.run("echo new > /var/lib/new; sync")
+    board.reboot()
+    assert_healthy(board)
+    assert board.run("cat /var/lib/new") == "new"
 
 
 def test_power_button_shuts_down(board: Board) -> None:

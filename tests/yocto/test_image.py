@@ -64,9 +64,8 @@ def shell_function(name: str, text: str = TEXT) -> str:
 
 def make_partitions(work: Path, environment: dict[str, str]) -> Path:
     """Run evenkeel_make_partitions for a root with only the mke2fs options. Returns the folder of the partitions."""
-    options = work / "root/usr/lib/evenkeel/mkfs/recorder"
-    options.parent.mkdir(parents=True)
-    shutil.copy(TOP / "conf/mkfs/recorder", options)
+    options = work / "root/usr/lib/evenkeel/mkfs"
+    shutil.copytree(TOP / "conf/mkfs", options)
     values = {
         "EVENKEEL_DATA_MB": "32",
         "EVENKEEL_PARTITIONS": str(work / "partitions"),

@@ -43,13 +43,16 @@ FILES:${PN} += "\
     ${sysconfdir}/systemd \
 "
 
-# preinit needs e2fsck, mount and umount; slot-good needs grub-editenv; evenkeel-console.service needs bash.
+# preinit needs e2fsck, mount and umount; slot-good needs grub-editenv; factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
 # The tools of the health checks (cksum, timeout) are those of BusyBox or coreutils, which every image has.
 RDEPENDS:${PN} = "\
     bash \
     e2fsprogs-e2fsck \
+    e2fsprogs-mke2fs \
     evenkeel-conf-fstab \
+    evenkeel-conf-mkfs \
     grub-editenv \
+    util-linux-blkdiscard \
     util-linux-mount \
     util-linux-umount \
 "

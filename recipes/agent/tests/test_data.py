@@ -163,6 +163,20 @@ def test_the_agent_may_restart_the_board_and_switch_it_off() -> None:
     assert decision(login + "reboot", {}, None, user="evenkeel-panel") == "not handled"
 
 
+def test_the_agent_may_order_a_factory_reset() -> None:
+    for what in ("keep", "all", "none"):
+        details = {"unit": f"evenkeel-factory-reset@{what}.service", "verb": "start"}
+        assert decision(MANAGE, details, None) == "yes"
+        assert decision(MANAGE, details | {"verb": "set-property"}, None) == "no"
+        assert decision(MANAGE, details, None, user="evenkeel-panel") == "not handled"
+    for unit in (
+        "evenkeel-factory-reset@x.service",
+        "evenkeel-factory-reset@keep.service.service",
+        "x@keep.service",
+    ):
+        assert decision(MANAGE, {"unit": unit, "verb": "start"}, None) == "no"
+
+
 def test_the_agent_may_set_name_zone_and_time_servers() -> None:
     for action in (
         "hostname1.set-static-hostname",

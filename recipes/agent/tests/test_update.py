@@ -383,3 +383,75 @@ def test_the_panel_names_no_file_but_the_uploaded_one(via: str) -> None:
     for source in (update.UPLOADED, "https://x.example/y"):
         with pytest.raises(Conflict, match="KEYRING"):
             updates._check("not-installed", source, caller)
+
+
+async def resettable(board: Harness) -> tuple[FakeRauc, FakeLogin]:
+    """A board whose systemd has the units that order a factory reset. The fake does what they do: it writes grubenv."""
+    rauc = await rauc_up(board)
+    login = FakeLogin(await board.connect())
+    assert await login.bus.own(login.name)
+    await board.agent_up()
+    answer = board.systemd.answer
+
+    async def start(message: Message) -> tuple[str, list[Any]]:
+        if message.member == "StartUnit" and str(message.body[0]).startswith("evenkeel-factory-reset@"):
+            assert login.count("Reboot") == 0, "the order comes first"
+            rauc.grubenv(RESET=str(message.body[0]).partition("@")[2].removesuffix(".service"))
+            return "o", ["/org/freedesktop/systemd1/job/1"]
+        return await answer(message)
+
+    board.systemd.answer = start  # type: ignore[method-assign]
+    return rauc, login
+
+
+@on_board
+async def test_a_factory_reset(board: Harness) -> None:
+    rauc, login = await resettable(board)
+    await board.call("FactoryReset", True)
+    assert (rauc.boot["RESET"], login.count("Reboot")) == ("keep", 1)
+
+
+@on_board
+async def test_a_factory_reset_with_the_recordings_by_ekctl(board: Harness) -> None:
+    rauc, login = await resettable(board)
+    done = await board.ekctl("factory-reset", "--recordings")
+    assert done.status == 1
+    assert "and all recordings of this board would be lost; to do it, add --yes" in done.err
+    assert "RESET" not in rauc.boot
+    done = await board.ekctl("factory-reset", "--recordings", "--yes")
+    assert done.status == 0, done.err
+    assert (rauc.boot["RESET"], login.count("Reboot")) == ("all", 1)
+
+
+@on_board
+async def test_no_factory_reset_during_an_installation(board: Harness) -> None:
+    rauc, _ = await resettable(board)
+    await board.call("GetUpdate")
+    rauc.operation = "installing"
+    error = await board.refused("FactoryReset", True)
+    assert error.name == ERROR + "Conflict"
+    assert error.text.startswith("the board was not reset, and nothing is lost: an installation is running")
+    assert "RESET" not in rauc.boot
+
+
+@on_board
+async def test_an_order_is_taken_back_if_the_board_does_not_restart(board: Harness) -> None:
+    """Otherwise the next restart, perhaps months later, would erase the settings."""
+    rauc, login = await resettable(board)
+    login.bus.close()
+    error = await board.refused("FactoryReset", True)
+    assert error.name == ERROR + "Failed"
+    assert rauc.boot["RESET"] == "none"
+
+
+@on_board
+async def test_a_factory_reset_that_cannot_be_ordered(board: Harness) -> None:
+    """systemd does not know the unit."""
+    await rauc_up(board)
+    login = FakeLogin(await board.connect())
+    assert await login.bus.own(login.name)
+    await board.agent_up()
+    error = await board.refused("FactoryReset", False)
+    assert error.name == ERROR + "Failed"
+    assert "nothing is lost" in error.text
+    assert login.count("Reboot") == 0

@@ -627,6 +627,11 @@ class FakeAgent:
     def restart(self) -> None:
         self._answer("Restart")
 
+    def factory_reset(self, keep_recordings: bool) -> None:
+        self._answer(f"FactoryReset {keep_recordings}")
+        if self.refuse is not None:
+            raise self.refuse
+
     def power_off(self) -> None:
         self._answer("PowerOff")
         if self.refuse is not None:

@@ -167,6 +167,7 @@ TEXTS = {
     " was changed",
     "time-servers-set": "the time servers are saved. Reload this page in a minute to see whether one answers",
     "time-servers-automatic": "the board uses the time servers that its network names",
+    "reset-not-confirmed": "the board was not reset, and nothing is lost. Type its name, {name}, to confirm",
     "power-off-not-confirmed": "the board was not switched off. Confirm first that somebody can switch it on again",
     "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
     "backup-missing": "no file is chosen. Choose the file of a backup",

@@ -29,6 +29,8 @@ from .bus import Bus, CallError
 
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
 TIMEOUT_S = 30.0
+# longer than the agent waits until the reset is ordered
+RESET_S = 45.0
 INSPECT_S = 90.0  # the same for a bundle, which RAUC may read from a server, and for a certificate, which is tried out
 PACKET_S = 60.0  # time to wait for a part of a support bundle or of a report
 POLL_S = 1.0  # between two questions about the progress of an installation
@@ -105,6 +107,15 @@ def _parser() -> argparse.ArgumentParser:
     choose = commands.add_parser("choose-slot", parents=[common], help="choose the slot for the next boot")
     choose.add_argument("slot", metavar="SLOT", choices=("A", "B"), help="A or B")
     commands.add_parser("restart", parents=[common], help="restart the board")
+    reset = commands.add_parser(
+        "factory-reset",
+        parents=[common],
+        help="restart the board without its settings, users and histories",
+        description="Restarts the board, and makes its data partition empty: all settings, users, certificates and histories"
+        " are lost. A backup keeps the settings ('ekctl backup').",
+    )
+    reset.add_argument("--recordings", action="store_true", help="erase the recordings as well")
+    reset.add_argument("--yes", action="store_true", help="really do it")
     commands.add_parser("network", parents=[common], help="show the network interfaces and their settings")
     set_network = commands.add_parser(
         "set-network",
@@ -423,6 +434,11 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "InspectBundle", _source(options.source), timeout_s=INSPECT_S)
     if options.command == "install":
         return await _install(address, _source(options.source), options.allow_older)
+    if options.command == "factory-reset":
+        if not options.yes:
+            lost = "settings, users and histories" + (", and all recordings" if options.recordings else "")
+            raise Refused(f"all {lost} of this board would be lost; to do it, add --yes")
+        return await _call(address, "FactoryReset", not options.recordings, timeout_s=RESET_S)
     if options.command == "support-bundle":
         return await _save(address, options.file, "the support bundle", "OpenSupportBundle")
     if options.command == "validate":

@@ -5,7 +5,7 @@
 RAUC refuses a bundle without a valid signature, for another kind of board, or older than this version
 (`/usr/lib/rauc/system.conf`). Its D-Bus API: https://rauc.readthedocs.io/en/v1.13/reference.html#d-bus-api
 
-Restart and PowerOff are here, because the agent refuses both during an installation.
+Restart, PowerOff and FactoryReset are here, because the agent refuses them during an installation.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any
 from dbus_fast import Variant
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import errors
-from evenkeel_api.features.update import Bundle, Choose, Inspect, Install, Slot, State, Update
+from evenkeel_api.features.update import Bundle, Choose, Inspect, Install, Reset, Slot, State, Update
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
 
@@ -31,6 +31,9 @@ RAUC = "de.pengutronix.rauc"
 INSTALLER = "de.pengutronix.rauc.Installer"
 PROPERTIES = "org.freedesktop.DBus.Properties"
 LOGIN = "org.freedesktop.login1"
+SYSTEMD = "org.freedesktop.systemd1"
+# orders a factory reset for the next boot: writes the variable RESET of grubenv. The instance is keep, all or none.
+RESET_UNIT = "evenkeel-factory-reset@{}.service"
 # The panel stores an uploaded bundle here. Its other files are of no concern to RAUC, which makes root the owner of
 # a file before it checks the signature.
 UPLOADED = "/var/lib/evenkeel-panel/update/bundle.raucb"
@@ -48,6 +51,8 @@ TRIES = "3"  # starts without confirmation after which grub.cfg takes the other 
 # nothing else until it has its answer. So the agent remembers that RAUC is still waiting, for at most RAUC_WAITS_S.
 INSPECT_S = 45.0
 RAUC_WAITS_S = 3600.0
+# time in which a factory reset must be ordered
+RESET_S = 30.0
 # time between two questions whether the running slot is confirmed
 CONFIRM_S = 20.0
 
@@ -69,6 +74,7 @@ class BootState:
     order: tuple[str, ...] = ("A", "B")
     ok: dict[str, str] = field(default_factory=dict)
     tries: dict[str, str] = field(default_factory=dict)
+    reset: str = ""  # keep or all: a factory reset is ordered
 
     @classmethod
     def parse(cls, text: str) -> "BootState":
@@ -77,6 +83,7 @@ class BootState:
             tuple(values.get("ORDER", "A B").split()),
             {slot: values.get(f"{slot}_OK", "1") for slot in "AB"},
             {slot: values.get(f"{slot}_TRY", "0") for slot in "AB"},
+            values.get("RESET", ""),
         )
 
     def bootable(self, slot: str) -> bool:
@@ -102,6 +109,7 @@ class Updates:
         self._bus = bus
         self._timeout_s = settings.call_timeout_s
         self._first_s = settings.first_update_check_s
+        self._reset_s = RESET_S
         self._keyring = settings.path(KEYRING)
         self._grubenv = settings.path(GRUBENV)
         self._health = settings.path(HEALTH)
@@ -177,7 +185,35 @@ class Updates:
     async def power_off(self, _: Nothing, __: Caller) -> None:
         await self._end("not-switched-off", "PowerOff")
 
+    async def factory_reset(self, request: Reset, _: Caller) -> None:
+        """Order the reset, then restart the board. If the board does not restart, the order is taken back."""
+        code = "not-reset"
+        _refuse_while(await self._read(), code)
+        await self._order_reset(code, "keep" if request.keep_recordings else "all")
+        try:
+            await self._end(code, "Reboot")
+        except errors.AgentError:
+            await self._order_reset(code, "none")
+            raise
+
     # internal
+
+    async def _order_reset(self, code: str, what: str) -> None:
+        """Order WHAT (keep, all or none) and wait until it is in grubenv. Raises AgentError."""
+        unit = RESET_UNIT.format(what)
+        try:
+            manager = SYSTEMD + ".Manager"
+            path = "/org/freedesktop/systemd1"
+            await self._bus.call(
+                SYSTEMD, path, manager, "StartUnit", "ss", [unit, "replace"], timeout_s=self._timeout_s
+            )
+            for _ in range(int(self._reset_s / 0.2)):
+                if BootState.parse(await asyncio.to_thread(_start_of, self._grubenv)).reset == what:
+                    return
+                await asyncio.sleep(0.2)
+        except (CallError, OSError) as error:
+            raise errors.Failed(code, reason=str(error)) from error
+        raise errors.Failed(code, reason=Message("reset-not-ordered", unit=unit))
 
     async def _end(self, code: str, member: str) -> None:
         """Restart the board or switch it off, unless an installation runs: the other slot would be incomplete."""

@@ -177,6 +177,8 @@ TEXTS = {
     "slot-bad": "slot {slot} was not installed completely, or was not confirmed in three starts; install a bundle first",
     "not-restarted": "the board was not restarted: {reason}",
     "not-switched-off": "the board was not switched off: {reason}",
+    "not-reset": "the board was not reset, and nothing is lost: {reason}",
+    "reset-not-ordered": "{unit} did not write the order; see 'journalctl -u {unit}', then try again",
     # the system: name, clock, journal
     "name-localhost": "the name localhost means the board itself on every network; choose another name",
     "name-not-set": "the name was not changed: {reason}",

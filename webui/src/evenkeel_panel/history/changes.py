@@ -37,6 +37,7 @@ NAMES = {
     "InstallBundle": ("Update", "source"),
     "ChooseSlot": ("Slot of the next start", "slot"),
     "Restart": ("Restart of the board", ""),
+    "FactoryReset": ("Factory reset", ""),
     "PowerOff": ("Switching off of the board", ""),
     "RestoreBackup": ("Restore of a backup", ""),
     "SetHostName": ("Name of the board", "hostname"),

@@ -120,10 +120,10 @@ def time_servers() -> tuple[str, int]:
     return _change("servers", "SetTimeServers", model.time_servers, done)
 
 
-def _end(method: str, template: str) -> str | tuple[str, int]:
-    """Give the order to restart or to switch off."""
+def _end(method: str, template: str, *arguments: bool) -> str | tuple[str, int]:
+    """Give the order to restart, to switch off or to reset."""
     try:
-        call(method)
+        call(method, *arguments)
     except AgentRefused as error:
         return refused(error)
     except AgentUnreachable as error:
@@ -143,6 +143,16 @@ def power_off() -> str | tuple[str, int]:
     if request.form.get("confirm") != "yes":
         return page_with(422, message=texts.text("power-off-not-confirmed"), kind="bad", field="confirm")
     return _end("PowerOff", "system/off.html")
+
+
+@blueprint.post("/system/reset")
+def reset() -> str | tuple[str, int]:
+    name = call("GetSystem").name
+    if request.form.get("name", "").strip() != name:
+        return page_with(
+            422, message=texts.text("reset-not-confirmed", name=name), kind="bad", field="reset-name"
+        )
+    return _end("FactoryReset", "system/resetting.html", request.form.get("recordings") != "erase")
 
 
 def _journal(query: model.JournalQuery) -> Journal:

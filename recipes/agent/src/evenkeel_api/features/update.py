@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Updates of the board: its two slots, the installation of a signed bundle, the slot for the next boot, a restart."""
+"""Updates of the board: slots, the installation of a signed bundle, the slot for the next boot, restart and factory reset."""
 
 from typing import Annotated, Literal
 
@@ -108,6 +108,12 @@ class Choose(Struct, frozen=True):
     slot: Annotated[Literal["A", "B"], Meta(description="`A` or `B`")]
 
 
+class Reset(Struct, frozen=True):
+    keep_recordings: Annotated[
+        bool, Meta(description="whether the partition of the recordings stays as it is")
+    ]
+
+
 METHODS = (
     Method(
         "GetUpdate",
@@ -148,4 +154,14 @@ METHODS = (
         changes=True,
     ),
     Method("Restart", UPDATE, ADMIN, "Restarts the board.", errors=(Conflict, *ANY), changes=True),
+    Method(
+        "FactoryReset",
+        UPDATE,
+        ADMIN,
+        "Restarts the board, and makes its data partition empty: all settings, users, certificates and histories are lost."
+        " The slots stay as they are.",
+        request=Reset,
+        errors=(Conflict, *ANY),
+        changes=True,
+    ),
 )
