@@ -211,7 +211,7 @@ class Board:
         """The serial log since the last power_on(). A copy of a board begins with the log of that board."""
         return self._earlier + self.machine.serial_text()
 
-    def settled(self, timeout: float = 120) -> str:
+    def settled(self, timeout: float = 240) -> str:
         """The output of `systemctl is-system-running` after all start jobs have ended, such as `running`."""
         # Only the last line: the kernel may print messages to the console before it.
         return self.try_run("systemctl is-system-running --wait", timeout)[1].splitlines()[-1]

@@ -376,6 +376,7 @@ def test_survives_a_power_cut_while_writing(board: Board) -> None:
 
 @RESTARTS["factory reset"]
 def test_a_factory_reset_leaves_a_board_as_new(board: Board) -> None:
+    assert_healthy(board)
     machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
     certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
     board.run("ekctl set-name press-8; echo lost > /var/lib/lost; echo kept > /recorder/kept; sync")
