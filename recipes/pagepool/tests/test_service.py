@@ -446,6 +446,10 @@ def test_without_the_cgroup_nothing_is_protected(board: Board) -> None:
 # orders
 
 
+def saved_file(board: Board) -> Path:
+    return board.root / "var/lib/evenkeel-pool/directories.json"
+
+
 def test_directories_are_added_and_removed(board: Board) -> None:
     a, b = board.directory("a"), board.directory("b")
     board.app("web", a)
@@ -494,7 +498,7 @@ def test_a_bad_order_changes_nothing(
     answer = board.ask(order, name=name, directory=path)
     assert (answer["kind"], answer["error"]) == (kind, code)
     assert [one.path for one in board.service.state().directories] == ["/a"]
-    assert not (board.root / "var/lib/evenkeel-pool/directories.json").exists()
+    assert not saved_file(board).exists()
 
 
 def test_an_app_has_32_directories_at_most(board: Board) -> None:
@@ -515,7 +519,7 @@ def test_a_packet_that_is_no_request_is_answered(board: Board, packet: bytes) ->
     "content", [b"{", b"[]", b'{"web": "x"}', b'{"web": ["x"]}', b'{"../x": []}', b"\xff"]
 )
 def test_a_damaged_file_is_kept_and_reported(board: Board, content: bytes) -> None:
-    path = board.root / "var/lib/evenkeel-pool/directories.json"
+    path = saved_file(board)
     path.write_bytes(content)
     board.app("web", board.directory("a"))
     for _ in range(2):  # also after a restart
@@ -535,6 +539,50 @@ def test_a_change_that_cannot_be_saved_changes_nothing(board: Board) -> None:
     answer = board.ask("add", name="web", directory="/srv/b")
     assert answer["error"] == "directories-not-saved"
     assert [one.path for one in board.service.state().directories] == ["/a"]
+
+
+def test_all_saved_directories_are_read_and_replaced(board: Board) -> None:
+    a, b = board.directory("a"), board.directory("b")
+    board.app("web", a)
+    board.app("player")
+    board.start()
+    assert board.ask("saved") == {"saved": {}}, "those of an app's file are not saved"
+    board.ask("add", name="player", directory=b)
+    assert board.ask("saved") == {"saved": {"player": [b]}}
+    wanted = {"web": [], "gone": ["/srv/x"]}
+    assert board.ask("restore", directories=wanted) == {"saved": wanted}
+    assert board.states() == {}
+    board.start()
+    assert board.ask("saved") == {"saved": wanted}
+    assert board.ask("restore", directories={}) == {"saved": {}}
+    assert board.states() == {"a": "protected"}
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [None, [], {"web": "x"}, {"web": ["x"]}, {"../x": []}, {"web": [f"/srv/{i}" for i in range(33)]}],
+)
+def test_directories_that_are_not_valid_are_not_restored(board: Board, wanted: Any) -> None:
+    board.app("web")
+    board.start()
+    board.ask("add", name="web", directory="/srv/b")
+    before = saved_file(board).read_bytes()
+    assert board.ask("restore", directories=wanted)["error"] == "external"
+    assert saved_file(board).read_bytes() == before
+    assert board.ask("saved") == {"saved": {"web": ["/srv/b"]}}
+
+
+def test_the_directories_of_a_removed_app_are_forgotten(board: Board) -> None:
+    for name in ("web", "player"):
+        board.app(name, "/a")
+    board.start()
+    for name in ("web", "player"):
+        board.ask("add", name=name, directory="/srv/b")
+    assert board.ask("forget", name="web") == {"saved": {"player": ["/a", "/srv/b"]}}
+    assert board.ask("forget", name="web")["saved"].keys() == {"player"}
+    assert json.loads(saved_file(board).read_bytes()).keys() == {"player"}
+    # if an app of this name is added again, it has the directories of its file
+    assert [one.path for one in board.service.state().directories if one.app == "web"] == ["/a"]
 
 
 def test_orders_are_served_between_the_ticks(board: Board) -> None:

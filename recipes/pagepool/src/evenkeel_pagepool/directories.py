@@ -22,7 +22,11 @@ DAMAGED = ".damaged"
 
 
 def _parse(content: bytes) -> dict[str, list[str]]:
-    table = json.loads(content.decode("utf-8"))
+    return _checked(json.loads(content.decode("utf-8")))
+
+
+def _checked(table: object) -> dict[str, list[str]]:
+    """TABLE, if it can be the saved directories. Raises ValueError."""
     if type(table) is not dict:
         raise ValueError("not an object")
     for name, paths in table.items():
@@ -30,6 +34,8 @@ def _parse(content: bytes) -> dict[str, list[str]]:
             raise ValueError(f"{name!r:.60} is no app with a list")
         if any(type(path) is not str or directory_problem(path) for path in paths):
             raise ValueError(f"{name} has a bad path")
+        if len(paths) > DIRECTORY_LIMIT:
+            raise ValueError(f"{name} has more than {DIRECTORY_LIMIT} directories")
     return table
 
 
@@ -69,19 +75,35 @@ class Directories:
             raise errors.Conflict("directory-listed", path=path, app=app.name)
         if len(present) >= DIRECTORY_LIMIT:
             raise errors.Conflict("directories-full", app=app.name, limit=DIRECTORY_LIMIT)
-        self._save(app, [*present, path])
+        self._save_of(app, [*present, path])
 
     def remove(self, app: App, path: str) -> None:
         """Save that PATH is no directory of APP. On an AgentError nothing has changed."""
         present = self.of(app)
         if path not in present:
             raise errors.Conflict("directory-not-listed", path=path, app=app.name)
-        self._save(app, [other for other in present if other != path])
+        self._save_of(app, [other for other in present if other != path])
 
-    def _save(self, app: App, paths: list[str]) -> None:
+    def saved(self) -> dict[str, list[str]]:
+        """The saved directories, by app. An app without an entry has the directories of its file."""
+        return dict(self._saved)
+
+    def restore(self, table: object) -> None:
+        """Save TABLE in place of all saved directories. On a ValueError or AgentError nothing has changed."""
+        self._save(_checked(table))
+
+    def forget(self, name: str) -> None:
+        """Remove the saved directories of the app NAME. On an AgentError nothing has changed."""
+        if name in self._saved:
+            self._save({other: paths for other, paths in self._saved.items() if other != name})
+
+    def _save_of(self, app: App, paths: list[str]) -> None:
         saved = {**self._saved, app.name: paths}
         if paths == list(app.directories):
             del saved[app.name]  # so a later change of the app's file counts again
+        self._save(saved)
+
+    def _save(self, saved: dict[str, list[str]]) -> None:
         try:
             replace(self._path, json.dumps(saved, sort_keys=True, indent=1).encode() + b"\n")
         except OSError as error:

@@ -58,7 +58,7 @@ NOW_S = 15.0  # the present hit ratio is computed over this time
 MINUTE_S = 60.0
 MINUTES = 10
 REQUEST_S = 5.0  # time that the agent may take to send its request
-PACKET = 16 * 1024
+PACKET = 160 * 1024  # bytes of a request: `restore` has the directories of all apps
 NEVER = -1.0
 STATES: dict[int, DirectoryState] = {
     errno.EEXIST: "shared",
@@ -317,6 +317,8 @@ class Service:
             order = request["order"]
             if order in ("add", "remove"):
                 self._change(order, str(request["name"]), str(request["directory"]))
+            elif order in ("saved", "restore", "forget"):
+                return self._settings_order(order, request)
             elif order != "state":
                 raise ValueError(f"unknown order {order!r:.40}")
         except errors.AgentError as error:
@@ -333,6 +335,17 @@ class Service:
             raise errors.UnknownApp("unknown-app", app=name)
         getattr(self._directories, order)(self._apps[name], path)
         self.tick()
+
+    def _settings_order(self, order: str, request: Mapping[str, Any]) -> bytes:
+        """Do an order about all saved directories. Returns the saved ones. Raises AgentError, ValueError or LookupError."""
+        if order == "restore":
+            self._directories.restore(request["directories"])
+        elif order == "forget":
+            self._directories.forget(str(request["name"]))
+        if order != "saved":
+            self._read_apps()
+            self.tick()
+        return msgspec.json.encode({"saved": self._directories.saved()})
 
     def state(self) -> Cache:
         """What the agent reports."""
