@@ -171,6 +171,18 @@ def test_an_ipv6_address_has_brackets_in_its_url(admin: Browser) -> None:
     assert "https://[fd00::20]/login?to=network" in answer.text
 
 
+def test_a_restored_change_of_several_interfaces_is_confirmed_as_a_whole(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    fixed = {"mode": "fixed", "gateway": "", "dns": []}
+    changes = {"enp1s0": {**fixed, "address": "10.0.0.5/8"}, "enp2s0": {**fixed, "address": "fd00::20/64"}}
+    agent._run(agent.network._order({"order": "restore", "changes": changes}))
+    page = admin.get("/network").text
+    assert "Confirm the change of enp1s0, enp2s0" in page
+    assert "enp1s0 changes to 10.0.0.5/8. enp2s0 changes to fd00::20/64. The board undoes this" in page
+    assert re.findall(r"https://([^/]+)/login", page)[:2] == ["10.0.0.5", "[fd00::20]"]
+
+
 def test_every_state_and_field_has_words() -> None:
     from typing import get_args
 

@@ -83,7 +83,7 @@ def confirmed(board: Board) -> None:
 
 def test_a_change_is_in_force_after_the_answer_and_stays_when_confirmed(board: Board) -> None:
     answer = board.set()
-    assert answer["trial"] == {"interface": "eth0", "left_s": 60}
+    assert answer["trial"] == {"interfaces": ["eth0"], "left_s": 60}
     assert decode(board.state.read_bytes()).trial, (
         "the deadline is on the medium before the change is in force"
     )
@@ -101,6 +101,32 @@ def test_a_change_is_in_force_after_the_answer_and_stays_when_confirmed(board: B
     assert board.addresses() == ["Address=10.0.0.5/8"]
     assert board.helper.work() is None
     assert board.reloads == 1
+
+
+def test_a_backup_is_restored_for_all_interfaces_in_one_change(board: Board) -> None:
+    confirmed(board)
+    eth1 = {"mode": "fixed", "address": "10.1.0.5/16", "gateway": "", "dns": []}
+    answer = board.ask("restore", changes={"eth0": None, "eth1": eth1})
+    assert answer["trial"] == {"interfaces": ["eth0", "eth1"], "left_s": 60}
+    assert (answer["settings"], list(answer["saved"])) == ({"eth1": eth1}, ["eth0"])
+    assert board.ask("restore", changes={"eth1": eth1})["error"] == "network-trial-runs"
+    board.wait(APPLY_S)
+    assert board.addresses() == ["Address=10.1.0.5/16"]
+    board.wait(TRIAL_S)
+    assert board.addresses() == ["Address=10.0.0.5/8"]
+    board.ask("restore", changes={"eth0": None, "eth1": eth1})
+    board.wait(APPLY_S)
+    assert board.ask("confirm")["saved"] == {"eth1": eth1}
+    board.start().work()
+    assert board.addresses() == ["Address=10.1.0.5/16"]
+
+
+@pytest.mark.parametrize("changes", [{}, [], None, {"lo": None}, {"eth0": {"mode": "dhcp"}}, {"eth0": 5}])
+def test_a_restore_that_is_not_valid_changes_nothing(board: Board, changes: Any) -> None:
+    confirmed(board)
+    before = board.state.read_bytes()
+    assert "error" in board.ask("restore", changes=changes)
+    assert board.state.read_bytes() == before
 
 
 def test_a_change_that_nobody_confirms_is_undone(board: Board) -> None:

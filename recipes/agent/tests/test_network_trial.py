@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state machine of a change of the network settings: it always ends in settings that somebody has confirmed."""
 
+import json
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ TWO = checked("fixed", "10.0.0.5/8", "", [])
 
 
 def test_a_confirmed_change_stays() -> None:
-    state = begin(State(), "eth0", ONE, 5, "a")
+    state = begin(State(), {"eth0": ONE}, 5, "a")
     assert effective(state) == {"eth0": ONE}
     state = confirm(state, 5 + TRIAL_S - 1, "a")
     assert (state.saved, state.trial, state.last) == ({"eth0": ONE}, None, "confirmed")
@@ -36,7 +37,7 @@ def test_a_confirmed_change_stays() -> None:
 
 def test_a_change_is_undone_after_its_time() -> None:
     saved = State({"eth0": ONE})
-    state = begin(saved, "eth0", TWO, 5, "a")
+    state = begin(saved, {"eth0": TWO}, 5, "a")
     assert settle(state, 5 + TRIAL_S - 1, "a") is state
     state = settle(state, 5 + TRIAL_S, "a")
     assert effective(state) == {"eth0": ONE}
@@ -44,24 +45,24 @@ def test_a_change_is_undone_after_its_time() -> None:
 
 
 def test_a_change_does_not_survive_a_boot() -> None:
-    state = begin(State({"eth0": ONE}), "eth1", TWO, 5, "a")
+    state = begin(State({"eth0": ONE}), {"eth1": TWO}, 5, "a")
     state = settle(state, 6, "b")
     assert effective(state) == {"eth0": ONE}
     assert state.last == "restarted"
 
 
 def test_a_deadline_that_is_too_far_away_does_not_count() -> None:
-    state = begin(State(), "eth0", ONE, 5000, "a")
+    state = begin(State(), {"eth0": ONE}, 5000, "a")
     assert settle(state, 5000 - 1, "a").trial is None
 
 
 def test_settings_of_other_interfaces_stay() -> None:
-    state = begin(State({"eth0": ONE}), "eth1", TWO, 5, "a")
+    state = begin(State({"eth0": ONE}), {"eth1": TWO}, 5, "a")
     assert confirm(state, 6, "a").saved == {"eth0": ONE, "eth1": TWO}
 
 
 def test_a_late_confirmation_is_refused() -> None:
-    state = begin(State(), "eth0", ONE, 5, "a")
+    state = begin(State(), {"eth0": ONE}, 5, "a")
     for function in (confirm, revert):
         with pytest.raises(Refused) as refused:
             function(state, 5 + TRIAL_S, "a")
@@ -72,21 +73,21 @@ def test_a_late_confirmation_is_refused() -> None:
 
 
 def test_one_change_at_a_time() -> None:
-    state = begin(State(), "eth0", ONE, 5, "a")
+    state = begin(State(), {"eth0": ONE}, 5, "a")
     with pytest.raises(Refused) as refused:
-        begin(state, "eth1", TWO, 6, "a")
+        begin(state, {"eth1": TWO}, 6, "a")
     assert (refused.value.code, refused.value.parameters) == (
         "network-trial-runs",
-        {"interface": "eth0", "seconds": 60},
+        {"interface": ["eth0"], "seconds": 60},
     )
-    assert begin(state, "eth1", TWO, 5 + TRIAL_S, "a").trial
+    assert begin(state, {"eth1": TWO}, 5 + TRIAL_S, "a").trial
     state = revert(state, 6, "a")
     assert (state.trial, state.last, effective(state)) == (None, "reverted", {})
 
 
 def test_a_damaged_file_is_no_state() -> None:
-    good = encode(begin(State({"eth0": ONE}), "eth1", TWO, 5, "a"))
-    assert decode(good) == begin(State({"eth0": ONE}), "eth1", TWO, 5, "a")
+    good = encode(begin(State({"eth0": ONE}), {"eth1": TWO}, 5, "a"))
+    assert decode(good) == begin(State({"eth0": ONE}), {"eth1": TWO}, 5, "a")
     for bad in (
         b"",
         b"{}",
@@ -101,6 +102,26 @@ def test_a_damaged_file_is_no_state() -> None:
     for name in (b"../eth0", b"lo", b""):
         with pytest.raises(ValueError):
             decode(good.replace(b'"eth0"', b'"%s"' % name))
+
+
+def test_a_change_of_several_interfaces_is_confirmed_or_undone_as_a_whole() -> None:
+    before = State({"eth0": ONE, "eth1": TWO})
+    state = begin(before, {"eth0": None, "eth2": TWO}, 5, "a")
+    assert effective(state) == {"eth1": TWO, "eth2": TWO}
+    assert decode(encode(state)) == state
+    assert effective(settle(state, 5 + TRIAL_S, "a")) == before.saved
+    assert confirm(state, 6, "a").saved == {"eth1": TWO, "eth2": TWO}
+
+
+def test_a_change_that_an_earlier_version_began_loses_no_saved_settings() -> None:
+    """The update restarts the board, and the change must be dropped like any other."""
+    saved = encode(State({"eth0": ONE}))
+    earlier = json.loads(saved) | {
+        "trial": {"interface": "eth0", "deadline_s": 65.0, "boot": "a", **network_trial.fields(TWO)}
+    }
+    state = decode(json.dumps(earlier).encode())
+    assert state == begin(State({"eth0": ONE}), {"eth0": TWO}, 5, "a")
+    assert effective(settle(state, 3, "b")) == {"eth0": ONE}
 
 
 class AnyOrder(RuleBasedStateMachine):
@@ -127,12 +148,13 @@ class AnyOrder(RuleBasedStateMachine):
         return True
 
     @rule(
-        name=st.sampled_from(["eth0", "eth1"]),
-        config=st.sampled_from([ONE, TWO, Config()]),
+        changes=st.dictionaries(
+            st.sampled_from(["eth0", "eth1"]), st.sampled_from([ONE, TWO, Config(), None]), min_size=1
+        ),
         crash=st.booleans(),
     )
-    def set(self, name: str, config: Config, crash: bool) -> None:
-        if self._do(begin, name, config, crash=crash):
+    def set(self, changes: dict[str, Config | None], crash: bool) -> None:
+        if self._do(begin, changes, crash=crash):
             self.began_s = self.now_s
 
     @rule(crash=st.booleans())
@@ -142,7 +164,10 @@ class AnyOrder(RuleBasedStateMachine):
             assert waiting
             assert self.began_s is not None
             assert self.now_s - self.began_s < TRIAL_S
-            self.confirmed[waiting.interface] = waiting.config
+            for name, config in waiting.changes.items():
+                self.confirmed.pop(name, None)
+                if config:
+                    self.confirmed[name] = config
             self.began_s = None
 
     @rule(crash=st.booleans())

@@ -10,10 +10,11 @@ import asyncio
 import json
 import os.path
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
 
+import msgspec
 from evenkeel_api import errors
 from evenkeel_api.features.network import (
     Interface,
@@ -71,10 +72,7 @@ class Network:
         except BadConfig as error:
             raise errors.InvalidArgument(error.message.code, **error.message.parameters) from error
         async with self._changing:
-            present = await self._state(await self._order({"order": "state"}))
-            for note in present.problem:
-                if note.code == "networkd-silent":
-                    raise errors.Failed(note.code, **note.parameters)
+            present = await self._known_state()
             found = {one.name: one for one in present.interfaces}
             if request.interface not in found:
                 names = sorted(found) or ["none"]
@@ -100,7 +98,43 @@ class Network:
         async with self._changing:
             return await self._state(await self._order({"order": "revert"}))
 
+    # for backups
+
+    async def saved(self) -> dict[str, NetworkSettings]:
+        """The confirmed settings, by interface. An interface without an entry has those of the image. Raises AgentError."""
+        answer = await self._order({"order": "state"})
+        return {name: settings_of(found) for name, found in sorted(answer["saved"].items())}
+
+    async def restore(self, wanted: Mapping[str, NetworkSettings]) -> None:
+        """Begin the change that makes WANTED the settings of the present interfaces. On an AgentError nothing has changed.
+
+        As after SetNetwork, the board undoes the change unless somebody confirms it.
+        """
+        async with self._changing:
+            changed = changes(await self.saved(), wanted, await self.present())
+            if changed:
+                listed = {name: found and msgspec.to_builtins(found) for name, found in changed.items()}
+                await self._order({"order": "restore", "changes": listed})
+
+    async def check_idle(self) -> None:
+        """Raises AgentError if a change waits for its confirmation, or if the state of the network is not known."""
+        if waiting := (await self._known_state()).trial:
+            names = [one.interface for one in waiting]
+            raise errors.Conflict("network-trial-runs", interface=names, seconds=waiting[0].left_s)
+
+    async def present(self) -> list[str]:
+        """The names of the board's interfaces. Raises AgentError."""
+        return [one.name for one in (await self._known_state()).interfaces]
+
     # internal
+
+    async def _known_state(self) -> State:
+        """The network. Raises AgentError if a part of it is not known."""
+        state = await self._state(await self._order({"order": "state"}))
+        for note in state.problem:
+            if note.code == "networkd-silent":
+                raise errors.Failed(note.code, **note.parameters)
+        return state
 
     async def _state(self, saved: Mapping[str, Any]) -> State:
         """The network, with what ek-network reports as SAVED. A part that is missing is a problem in the answer."""
@@ -117,7 +151,10 @@ class Network:
         return State(
             host=f"{socket.gethostname().partition('.')[0]}.local",
             interfaces=interfaces(described, settings),
-            trial=[Trial(waiting["interface"], settings[waiting["interface"]], waiting["left_s"])]
+            trial=[
+                Trial(name, settings.get(name, NetworkSettings()), waiting["left_s"])
+                for name in waiting["interfaces"]
+            ]
             if waiting
             else [],
             last=saved.get("last", "none"),
@@ -146,6 +183,16 @@ class Network:
         """The answer of ek-network to ORDER. Raises AgentError."""
         path, timeout_s = self._settings.network_socket, self._settings.call_timeout_s
         return await helper.order(path, order, timeout_s, "network-unreachable", HELPER_UNIT)
+
+
+def changes(
+    old: Mapping[str, NetworkSettings], new: Mapping[str, NetworkSettings], present: Iterable[str]
+) -> dict[str, NetworkSettings | None]:
+    """What makes NEW of the settings OLD, by interface. None: the interface gets the settings of the image again.
+
+    An interface that is not PRESENT does not change: on another board, its name may belong to another network.
+    """
+    return {name: new.get(name) for name in sorted(present) if new.get(name) != old.get(name)}
 
 
 def settings_of(found: Mapping[str, Any]) -> NetworkSettings:

@@ -29,7 +29,7 @@ from evenkeel_common.files import read_line, read_small, replace, why
 
 from . import network_trial
 from .network_config import BadConfig, checked, file_name, interface_name, render
-from .network_trial import Refused, State
+from .network_trial import Refused, State, fields
 
 STATE = "/var/lib/evenkeel-network/state.json"
 FILES = "/run/systemd/network"
@@ -126,7 +126,12 @@ class Helper:
         if order == "set":
             name = interface_name(request["interface"])
             config = checked(request["mode"], request["address"], request["gateway"], request["dns"])
-            changed = network_trial.begin(self._state, name, config, now_s, boot)
+            changed = network_trial.begin(self._state, {name: config}, now_s, boot)
+        elif order == "restore":
+            changes = network_trial.checked_changes(request["changes"])
+            if not changes:
+                raise ValueError("no interface changes")
+            changed = network_trial.begin(self._state, changes, now_s, boot)
         elif order == "confirm":
             changed = network_trial.confirm(self._state, now_s, boot)
             if not self._in_force:
@@ -151,11 +156,12 @@ class Helper:
         now_s = self._clock.now_s()
         state = network_trial.settle(self._state, now_s, self._clock.boot)
         trial = state.trial
-        settings = {name: _fields(config) for name, config in network_trial.effective(state).items()}
+        settings = {name: fields(config) for name, config in network_trial.effective(state).items()}
         return {
             "settings": settings,
+            "saved": {name: fields(config) for name, config in state.saved.items()},
             "trial": trial
-            and {"interface": trial.interface, "left_s": max(int(trial.deadline_s - now_s), 0)},
+            and {"interfaces": sorted(trial.changes), "left_s": max(int(trial.deadline_s - now_s), 0)},
             "last": state.last,
             "damaged": self._path + DAMAGED if os.path.exists(self._path + DAMAGED) else "",
         }
@@ -231,15 +237,6 @@ class Helper:
             os.replace(path + ".new", path)
         for name in self._present() - set(wanted):
             os.unlink(os.path.join(self._files, name))
-
-
-def _fields(config: Any) -> dict[str, Any]:
-    return {
-        "mode": config.mode,
-        "address": config.address,
-        "gateway": config.gateway,
-        "dns": list(config.dns),
-    }
 
 
 def serve(listener: socket.socket, helper: Helper) -> None:

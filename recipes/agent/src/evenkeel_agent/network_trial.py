@@ -32,10 +32,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A change that waits for its confirmation. BOOT: the boot to which DEADLINE_S belongs."""
+    """A change that waits for its confirmation. BOOT: the boot to which DEADLINE_S belongs.
 
-    interface: str
-    config: Config
+    CHANGES: by interface; None: the interface gets the settings of the image again.
+    """
+
+    changes: Mapping[str, Config | None]
     deadline_s: float
     boot: str
 
@@ -62,19 +64,19 @@ def settle(state: State, now_s: float, boot: str) -> State:
     return state
 
 
-def begin(state: State, interface: str, config: Config, now_s: float, boot: str) -> State:
-    """Begin a change. Raises Refused while another one waits."""
+def begin(state: State, changes: Mapping[str, Config | None], now_s: float, boot: str) -> State:
+    """Begin a change of one or more interfaces. Raises Refused while another one waits."""
     state = settle(state, now_s, boot)
     if state.trial is not None:
         left = int(state.trial.deadline_s - now_s) + 1
-        raise Refused("network-trial-runs", interface=state.trial.interface, seconds=left)
-    return replace(state, trial=Trial(interface, config, now_s + TRIAL_S, boot))
+        raise Refused("network-trial-runs", interface=sorted(state.trial.changes), seconds=left)
+    return replace(state, trial=Trial(dict(changes), now_s + TRIAL_S, boot))
 
 
 def confirm(state: State, now_s: float, boot: str) -> State:
     """Save the change that waits. Raises Refused if there is none, also if its time is over."""
-    trial = _waiting(state, now_s, boot)
-    return State({**state.saved, trial.interface: trial.config}, None, "confirmed")
+    _waiting(state, now_s, boot)
+    return State(effective(state), None, "confirmed")
 
 
 def revert(state: State, now_s: float, boot: str) -> State:
@@ -92,23 +94,23 @@ def _waiting(state: State, now_s: float, boot: str) -> Trial:
 
 def effective(state: State) -> dict[str, Config]:
     """The settings that should be in force, by interface."""
-    trial = {state.trial.interface: state.trial.config} if state.trial else {}
-    return {**state.saved, **trial}
+    wanted = {**state.saved, **(state.trial.changes if state.trial else {})}
+    return {name: config for name, config in wanted.items() if config is not None}
 
 
 def encode(state: State) -> bytes:
     trial = state.trial
     waiting = trial and {
-        "interface": trial.interface,
         "deadline_s": trial.deadline_s,
         "boot": trial.boot,
-        **_fields(trial.config),
+        "changes": {name: config and fields(config) for name, config in sorted(trial.changes.items())},
     }
-    saved = {name: _fields(config) for name, config in sorted(state.saved.items())}
+    saved = {name: fields(config) for name, config in sorted(state.saved.items())}
     return json.dumps({"saved": saved, "trial": waiting, "last": state.last}, indent=1).encode() + b"\n"
 
 
-def _fields(config: Config) -> dict[str, Any]:
+def fields(config: Config) -> dict[str, Any]:
+    """CONFIG as JSON carries it."""
     return {
         "mode": config.mode,
         "address": config.address,
@@ -123,12 +125,21 @@ def decode(content: bytes) -> State:
         document = json.loads(content)
         saved = {interface_name(name): _config(entry) for name, entry in document["saved"].items()}
         found, last = document["trial"], document["last"]
-        trial = found and Trial(
-            interface_name(found["interface"]), _config(found), float(found["deadline_s"]), str(found["boot"])
-        )
+        trial = found and Trial(_changes(found), float(found["deadline_s"]), str(found["boot"]))
     except (BadConfig, LookupError, TypeError, AttributeError) as error:
         raise ValueError(str(error)) from error
     return State(saved, trial or None, last if last in LAST else "none")
+
+
+def _changes(found: Any) -> dict[str, Config | None]:
+    # Before the update to this version, a change had one interface.
+    listed = found["changes"] if "changes" in found else {found["interface"]: found}
+    return checked_changes(listed)
+
+
+def checked_changes(listed: Any) -> dict[str, Config | None]:
+    """The changes in LISTED, which JSON has carried. Raises BadConfig, LookupError, TypeError or AttributeError."""
+    return {interface_name(name): None if entry is None else _config(entry) for name, entry in listed.items()}
 
 
 def _config(entry: Any) -> Config:

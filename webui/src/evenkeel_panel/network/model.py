@@ -42,8 +42,7 @@ _FIELD_OF = {
 class Waiting:
     """A change that waits for its confirmation. HOSTS: where the panel can be reached then, best first."""
 
-    interface: str
-    to: str
+    changes: list[tuple[str, str]]  # interface, and to what it changes
     left_s: int
     hosts: list[str]
 
@@ -57,14 +56,14 @@ def chosen(network: Network, name: str) -> Interface | None:
 def waiting(network: Network) -> Waiting | None:
     if not network.trial:
         return None
-    trial = network.trial[0]
-    address = trial.settings.address.partition("/")[0]
-    hosts = [f"[{address}]" if ":" in address else address] if address else []
+    addresses = [trial.settings.address.partition("/")[0] for trial in network.trial]
     return Waiting(
-        trial.interface,
-        trial.settings.address or texts.phrase("network-to-dhcp"),
-        trial.left_s,
-        [*hosts, network.host],
+        [
+            (trial.interface, trial.settings.address or texts.phrase("network-to-dhcp"))
+            for trial in network.trial
+        ],
+        network.trial[0].left_s,
+        [*(f"[{one}]" if ":" in one else one for one in addresses if one), network.host],
     )
 
 

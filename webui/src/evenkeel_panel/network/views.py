@@ -52,6 +52,11 @@ def _refused(error: AgentRefused, **more: Any) -> tuple[str, int]:
     return _page(error.http, message=str(error), kind="bad", field=model.field_of(error.note.code), **more)
 
 
+def page_after_restore(message: str) -> tuple[str, int]:
+    """The page after the restore of a backup has begun a change: it says how to confirm the change."""
+    return _page(begun=True, message=message, kind="ok")
+
+
 @blueprint.get("/network")
 def page() -> tuple[str, int]:
     return _page()
