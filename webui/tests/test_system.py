@@ -16,7 +16,7 @@ import pytest
 from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.messages import Message
 from evenkeel_common.packets import End, Truncated
-from evenkeel_panel.fake_agent import refused, unreachable
+from evenkeel_panel.fake_agent import NETWORK, refused, unreachable
 from evenkeel_panel.recorder.model import parse_time
 from evenkeel_panel.system import model
 from evenkeel_panel.testing import BASE, PASSWORD, Browser, headings
@@ -465,14 +465,14 @@ def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent,
     ("change", "text"),
     [
         (lambda text: "", "no file is chosen"),
-        (lambda text: text + " " * 50_000, "not a backup"),
+        (lambda text: text + " " * 50_000, "run &#39;ekctl restore file&#39; on the board"),
         (lambda text: "a picture", "not a backup"),
         (lambda text: text[: len(text) // 2], "not a backup"),
         (
             lambda text: text.replace("evenkeel", "evenkeek").replace("evenkeek-backup", "evenkeel-backup"),
             "checksum is wrong",
         ),
-        (lambda text: text.replace('"version": 1', '"version": 9'), "update the board first"),
+        (lambda text: text.replace('"version": 2', '"version": 9'), "update the board first"),
     ],
 )
 def test_a_file_that_cannot_be_restored_says_why(
@@ -506,6 +506,79 @@ def test_a_restore_without_space_for_the_wear_limit_says_so(
     assert "set the limit to 70 % on the page Wear" in answer.text
     assert "Nothing was changed" not in answer.text
     assert agent.apps[0].weight == 300
+
+
+def fixed_address(admin: Browser, agent: FakeAgent, address: str) -> None:
+    admin.post(
+        "/network/enp1s0", "/network", mode="fixed", address=address, gateway="192.168.1.1", dns="192.168.1.1"
+    )
+    agent.network.now_s += 10
+    admin.post("/network/confirm", "/network")
+
+
+def test_network_settings_change_only_on_demand_and_wait_for_their_confirmation(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    fixed_address(admin, agent, "192.168.1.20/24")
+    text = saved(admin)
+    assert "same settings as this board" in check(admin, text).text
+    fixed_address(admin, agent, "192.168.1.30/24")
+    page = check(admin, text).text
+    headings(page)
+    assert "All settings but those of the network are the same." in page
+    assert "The network settings of enp1s0 change to 192.168.1.20/24, gateway 192.168.1.1" in page
+    box = re.search(r'<input type="checkbox" name="network"[^>]*>', page)
+    assert box
+    assert "checked" not in box[0]
+
+    def state() -> Any:
+        return admin.get("/network.json").json
+
+    done = send(admin, "/system/restore", backup=text).text
+    assert "The settings of the backup are those of the board now." in done
+    assert state()["trial"] == []
+    done = send(admin, "/system/restore", backup=text, network="yes").text
+    assert "Confirm the network settings." in done
+    assert "enp1s0 changes to 192.168.1.20/24. The board undoes this in" in done
+    assert 'href="https://192.168.1.20/login?to=network"' in done
+    refused = send(admin, "/system/restore", backup=text, network="yes")
+    assert (refused.status_code, "confirm or undo it first" in refused.text) == (409, True)
+    agent.network.now_s += 61
+    assert (state()["trial"], state()["last"]) == ([], "expired")
+    assert state()["interfaces"][0]["settings"]["address"] == "192.168.1.30/24"
+
+
+def test_a_backup_of_another_board_tells_which_interfaces_are_missing(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    fixed_address(admin, agent, "192.168.1.20/24")
+    text = saved(admin)
+    fixed_address(admin, agent, "192.168.1.30/24")
+    agent.network.described = {"Interfaces": [{**NETWORK["Interfaces"][1], "Name": "eth0"}]}
+    page = check(admin, text).text
+    assert "This board has no network interface enp1s0" in page
+    assert 'name="network"' not in page, "there is nothing to choose"
+    agent.network.silent = "no reply"
+    assert "The state of the network is unknown" in check(admin, text).text
+
+
+def test_priority_directories_are_restored(admin: Browser, agent: FakeAgent) -> None:
+    text = saved(admin)
+    admin.post("/cache/remove", "/cache", app="player", directory="/data/player/new")
+    expected = "player change from /data/player/clips to /data/player/clips, /data/player/new."
+    assert expected in check(admin, text).text
+    send(admin, "/system/restore", backup=text)
+    assert [one.path for one in agent.cache.directories] == ["/data/player/clips", "/data/player/new"]
+
+
+def test_a_backup_of_ekctl_leaves_the_wear_limit(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
+    admin.post("/wear/limit", "/wear", limit="70")
+    text: str = agent.call("GetBackup", *session_of(admin), PASSWORD, "")
+    assert "same settings as this board" in check(admin, text).text
+    admin.set_weight("player", "50")
+    assert "wear limit" not in check(admin, text).text
+    assert send(admin, "/system/restore", backup=text).status_code == 200
+    assert panel.db.setting("wear_limit_percent") == "70"
 
 
 def test_a_part_of_another_panel_changes_nothing(admin: Browser, agent: FakeAgent) -> None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from agent_harness import FakeHelper
+from agent_harness import FakeHelper, Harness
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
 
@@ -27,3 +27,19 @@ class PacketHelper(FakeHelper):
             connection.sendall(data(content[at : at + CONTENT_BYTES]))
         if not self.cut:
             connection.sendall(end(End(0)))
+
+
+class PoolHelper(PacketHelper):
+    """ek-pool, with the orders about the chosen directories of all apps. `saved`: the directories, by app."""
+
+    def __init__(self, board: Harness) -> None:
+        self.saved: dict[str, list[str]] = {}
+        super().__init__(board.root / "run/evenkeel/pool", {})
+
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        if order["order"] == "restore":
+            self.saved = order["directories"]
+        elif order["order"] == "forget":
+            self.saved.pop(order["name"], None)
+        self.answers[order["order"]] = {"saved": self.saved}
+        super().reply(connection, order)

@@ -4,7 +4,9 @@
 import signal
 
 from agent_harness import ERROR, Harness, on_board
+from packet_helper import PoolHelper
 from test_accounts import PASSWORD, PanelClient
+from test_network import Network
 
 PLAYER = ("cam", "Camera", "Records the road", "cam.service", 250)
 
@@ -163,6 +165,13 @@ async def test_ekctl(board: Harness) -> None:
 @on_board
 async def test_a_restored_backup_brings_added_apps_back(board: Harness) -> None:
     """A removed app is added again with its weight, and an app that the backup lacks is removed with its fixed share."""
+    network = await Network(board).up()
+    with PoolHelper(board) as pool:
+        await restore_apps(board, pool)
+    network.down()
+
+
+async def restore_apps(board: Harness, pool: PoolHelper) -> None:
     for name in ("cam", "other"):
         board.systemd.add(f"{name}.service")
     await board.agent_up()
@@ -170,17 +179,22 @@ async def test_a_restored_backup_brings_added_apps_back(board: Harness) -> None:
     await panel.log_in()
     await panel.call("AddApp", *PLAYER)
     await panel.call("SetWeight", "cam", 900)
+    pool.saved = {"cam": ["/data/cam"]}
     text = await panel.call("GetBackup", PASSWORD, "")
     await panel.call("RemoveApp", "cam")
+    assert pool.saved == {}, "an app of this name that is added later begins without directories"
+    pool.saved = {"other": ["/data/other"]}
     await panel.call("AddApp", "other", "Other", "", "other.service", 100)
     await panel.call("SetFixedShare", "other", 40)
-    answer = await panel.call("RestoreBackup", text)
+    answer = await panel.call("RestoreBackup", text, False)
     assert {note["code"] for note in answer["changes"]} == {
         "restore-app-added",
         "restore-app-removed",
         "restore-weight",
         "restore-fixed-share",
+        "restore-directories",
     }
+    assert pool.saved == {"cam": ["/data/cam"]}
     assert {name: app["weight"] for name, app in (await board.apps()).items()} == {"cam": 900}
     assert board.fixed("other.service") == ""
 

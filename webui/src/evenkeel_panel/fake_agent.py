@@ -336,6 +336,25 @@ def demo_plan() -> ValidationPlan:
     )  # fmt: skip
 
 
+class FakePool:
+    """What a backup needs of the feature cache: all directories of a FakeAgent count as chosen ones."""
+
+    def __init__(self, agent: FakeAgent) -> None:
+        self._agent = agent
+
+    async def saved(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for one in self._agent.cache.directories:
+            found.setdefault(one.app, []).append(one.path)
+        return found
+
+    async def restore(self, directories: dict[str, list[str]]) -> None:
+        wanted = [
+            PriorityDirectory(app, path, "absent") for app, paths in directories.items() for path in paths
+        ]
+        self._agent.cache = replace(self._agent.cache, directories=wanted)
+
+
 class FakeSettings:
     """What a backup needs of the features apps and system, kept by a FakeAgent."""
 
@@ -446,7 +465,8 @@ class FakeAgent:
         self.alerts = FakeAlerts(settings, "evenkeel")
         self.network = FakeNetwork(settings, Path(self._folder.name))
         fake: Any = FakeSettings(self)
-        self.restorer = Restorer(settings, fake, self.accounts, self.alerts, fake)
+        pool: Any = FakePool(self)
+        self.restorer = Restorer(settings, fake, self.accounts, self.alerts, fake, pool, self.network)
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -525,6 +545,8 @@ class FakeAgent:
             reason = Message("app-from-file", path=f"/etc/evenkeel/apps.d/{name}.toml")
             raise errors.Conflict("app-not-removed", app=name, reason=reason)
         self.apps = [app for app in self.apps if app.name != name]
+        kept = [one for one in self.cache.directories if one.app != name]
+        self.cache = replace(self.cache, directories=kept)
 
     def set_weight(self, name: str, weight: int) -> App:
         self._answer(f"SetWeight {name} {weight}")

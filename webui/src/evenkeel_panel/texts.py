@@ -172,6 +172,8 @@ TEXTS = {
     "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
     "backup-missing": "no file is chosen. Choose the file of a backup",
     "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
+    "backup-restored-network": "the other settings of the backup are those of the board now. Confirm the network settings",
+    "backup-large": "the file has more than {limit} characters. If it is a backup, run 'ekctl restore FILE' on the board",
     "backup-restored-without-limit": "the settings of the backup are those of the board now, except the wear limit: it could"
     " not be saved ({reason}). Check whether the data partition is full, then set the limit to {limit} on the page Wear",
     "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",

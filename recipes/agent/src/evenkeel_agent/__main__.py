@@ -110,7 +110,8 @@ async def serve(settings: Settings) -> int:
             *restorer.problems,
         ],
     )
-    restorer = Restorer(settings, agent, accounts, alerts, system)
+    network, pool = Network(settings, bus), PagePool(settings)
+    restorer = Restorer(settings, agent, accounts, alerts, system, pool, network)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
         "status": agent.get_status,
@@ -119,7 +120,6 @@ async def serve(settings: Settings) -> int:
         "recorder": recordings.get_recorder,
         "system": system.get_system,
     }
-    network = Network(settings, bus)
     own = [
         network,
         system,
@@ -128,7 +128,7 @@ async def serve(settings: Settings) -> int:
         restorer,
         Certificates(settings),
         Validations(settings),
-        PagePool(settings),
+        pool,
     ]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)

@@ -188,9 +188,10 @@ class Accounts:
         if method.role is None:
             return Caller("", None, "panel", address)
         caller = self._identify(secret, address)
-        if caller.via == "token" and method.panel and method.name != "CheckSession":
-            # A token is for programs. So a caller with a token may neither change the user's password nor create
-            # other tokens.
+        refused = method.no_token or (method.panel and method.name != "CheckSession")
+        if caller.via == "token" and refused:
+            # A token is for programs. So a caller with a token may neither change the user's password, nor create
+            # other tokens, nor read or replace secrets.
             raise errors.NotAuthorized("not-from-here", method=method.name)
         if self._users[caller.user].must_change and not method.first:
             raise errors.PasswordMustChange("must-change")

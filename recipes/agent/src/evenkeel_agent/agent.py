@@ -33,6 +33,7 @@ from evenkeel_common.notify import Watchdog
 
 from . import __version__, fixed_share, health, history, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
+from .cache import PagePool
 from .caller import Caller
 from .fixed_share_enforcer import FixedShareEnforcer, read_fixed
 from .registry import App, Registry
@@ -77,6 +78,7 @@ class Agent:
         """MORE returns the problems of other features, which status reports too."""
         self._more_problems = more
         self._settings = settings
+        self._pool = PagePool(settings)
         self._systemd = Systemd(bus, settings.call_timeout_s, self.wake)
         self._registry = Registry()
         self._weights: Store
@@ -342,6 +344,11 @@ class Agent:
             except StoreError as error:
                 # The app is gone. Only if an app of this name is added again, it gets the old values.
                 _log.warning("%s", error)
+            try:
+                await self._pool.forget(name)
+            except errors.AgentError as error:
+                # The same as for the numbers: the choice counts again only for an app of this name.
+                _log.warning("the priority directories of %s are still saved: %s", name, error)
             await self.reload()
 
     def _added_file(self, name: str) -> str:

@@ -3,24 +3,30 @@
 
 A file has a version and a checksum. The checksum is SHA-256 of everything else, as JSON with sorted keys and without
 whitespace: so an editor may change the layout of the file, but no value.
+
+Version 1 has neither network settings nor priority directories. A restore of it leaves those of the board.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
 from evenkeel_api import errors
 from evenkeel_api.features.alerts import SetAlerts
+from evenkeel_api.features.network import NetworkSettings
 from evenkeel_api.features.system import ZONE, BoardName, Servers
 from evenkeel_api.messages import Message
 from evenkeel_api.roles import ADMIN, Role
 from msgspec import Meta
 
 from . import registry
+from .network import changes
+from .network_config import BadConfig, checked, interface_name
 
 FORMAT = "evenkeel-backup"
-VERSION = 1
+VERSION = 2
 NO_ZONE = rf"{ZONE}|^$(?!\n)"  # or empty
 App = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$(?!\n)")]
 # The parameters of a hash have limits: checking a password must not take all memory.
@@ -42,8 +48,12 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings.
 
-    ZONE: "" if it was not known. USERS: empty if no user had a password. PANEL: text of the panel. APPS: the files of the
-    added apps, by name.
+    - ZONE: "" if it was not known.
+    - USERS: empty if no user had a password.
+    - PANEL: text of the panel; "" if ekctl made the backup.
+    - APPS: the files of the added apps, by name.
+    - DIRECTORIES: the priority directories that somebody has chosen, by app; None: not part of the backup.
+    - NETWORK: the confirmed settings, by interface; None: not part of the backup.
     """
 
     name: BoardName
@@ -55,6 +65,13 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     users: Annotated[list[User], Meta(max_length=32)]
     panel: Annotated[str, Meta(max_length=10_000)]
     apps: Annotated[dict[App, Annotated[str, Meta(max_length=10_000)]], Meta(max_length=registry.ADDED_LIMIT)]
+    directories: (
+        Annotated[
+            dict[App, Annotated[list[str], Meta(max_length=registry.DIRECTORY_LIMIT)]], Meta(max_length=1000)
+        ]
+        | None
+    ) = None
+    network: Annotated[dict[str, NetworkSettings], Meta(max_length=64)] | None = None
 
 
 class File(msgspec.Struct, frozen=True):
@@ -113,13 +130,22 @@ def load(text: str) -> File:
         if app.stats:
             # Only the owner of a board may name a file that the agent reads.
             raise errors.InvalidArgument("backup-invalid", reason=f"app {name}: stats is not allowed")
+    for name, paths in (content.directories or {}).items():
+        if bad := next(filter(None, map(registry.directory_problem, paths)), None):
+            raise errors.InvalidArgument("backup-invalid", reason=f"app {name}: {bad}")
+    try:
+        for name, found in (content.network or {}).items():
+            interface_name(name)
+            checked(found.mode, found.address, found.gateway, found.dns)
+    except BadConfig as error:
+        raise errors.InvalidArgument("backup-invalid", reason=str(error)) from error
     if content.name.lower() == "localhost":
         raise errors.InvalidArgument("name-localhost")
     return file
 
 
 def differences(old: Content, new: Content) -> list[Message]:
-    """What a restore of NEW changes on a board with OLD. Settings of the panel are left out."""
+    """What a restore of NEW changes on a board with OLD. Settings of the panel and of the network are left out."""
     found = []
     for what in ("name", "zone"):
         before, after = getattr(old, what), getattr(new, what)
@@ -141,9 +167,46 @@ def differences(old: Content, new: Content) -> list[Message]:
         for app in sorted(before.keys() | after.keys()):
             if before.get(app) != after.get(app):
                 found.append(Message(code, app=app, old=before.get(app, none), new=after.get(app, none)))
+    if new.directories is not None and old.directories is not None:
+        own, wanted = old.directories, new.directories
+        found += [
+            Message("restore-directories", app=app, old=_paths(own.get(app)), new=_paths(wanted.get(app)))
+            for app in sorted(own.keys() | wanted.keys())
+            if own.get(app) != wanted.get(app)
+        ]
     if old.alerts != new.alerts:
         found.append(Message("restore-alerts"))
     return found + _users(old.users, new.users)
+
+
+def _paths(paths: list[str] | None) -> str:
+    return "those of its file" if paths is None else ", ".join(paths) or "none"
+
+
+def network_differences(
+    old: Mapping[str, NetworkSettings], new: Mapping[str, NetworkSettings], present: Sequence[str]
+) -> list[Message]:
+    """What a restore of the network settings NEW changes on a board with the settings OLD and the interfaces PRESENT."""
+    if old == new:
+        return []
+    found = [
+        Message("restore-network", interface=name, new=_network(settings))
+        for name, settings in changes(old, new, present).items()
+    ]
+    absent = sorted(new.keys() - set(present))
+    return found + [Message("restore-network-absent", interface=name) for name in absent]
+
+
+def _network(settings: NetworkSettings | None) -> str:
+    if settings is None or settings.mode == "dhcp":
+        return "automatic settings (DHCP)"
+    return ", ".join(
+        [
+            settings.address,
+            f"gateway {settings.gateway or 'none'}",
+            f"DNS {' '.join(settings.dns) or 'none'}",
+        ]
+    )
 
 
 def _servers(content: Content) -> str:

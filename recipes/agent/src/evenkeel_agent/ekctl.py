@@ -13,12 +13,14 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterator, Sequence
+from contextlib import contextmanager
 from typing import IO, Any, get_args
 
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import interface
 from evenkeel_api.features import validation
+from evenkeel_api.features.backup import MAX_BYTES
 from evenkeel_api.features.certificate import MAX_PEM
 from evenkeel_api.roles import ROLES
 from evenkeel_common.files import read_small, why
@@ -31,7 +33,9 @@ from .bus import Bus, CallError
 TIMEOUT_S = 30.0
 # longer than the agent waits until the reset is ordered
 RESET_S = 45.0
-INSPECT_S = 90.0  # the same for a bundle, which RAUC may read from a server, and for a certificate, which is tried out
+# The same for a bundle, which RAUC may read from a server, for a certificate, which is tried out, and for a restore, which
+# gives orders to several services.
+INSPECT_S = 90.0
 PACKET_S = 60.0  # time to wait for a part of a support bundle or of a report
 POLL_S = 1.0  # between two questions about the progress of an installation
 
@@ -158,6 +162,28 @@ def _parser() -> argparse.ArgumentParser:
         help="save a support bundle: the state of the board, and its journal",
     )
     bundle.add_argument("file", metavar="FILE", help="name of the new file, for example support.tar.gz")
+    save = commands.add_parser(
+        "backup",
+        parents=[common],
+        help="save all settings of the board as one file, which is secret",
+        description="Saves all settings of the board, except the wear limit, which only the panel knows. The file has the"
+        " password hashes of the users and the password of the mail server: keep it secret.",
+    )
+    save.add_argument("file", metavar="FILE", help="name of the new file, for example backup.json")
+    restore = commands.add_parser(
+        "restore",
+        parents=[common],
+        help="make the settings of a backup those of the board",
+        description="Makes the settings of a backup those of the board: all of them, or none. Network settings and wear"
+        " limit stay as they are. Users whose password or role changes must log in again.",
+    )
+    restore.add_argument("file", metavar="FILE", help="the file of a backup")
+    restore.add_argument("--check", action="store_true", help="only show what would change")
+    restore.add_argument(
+        "--network",
+        action="store_true",
+        help="also change the network settings; undone after 60 s unless 'ekctl confirm-network' confirms them",
+    )
     _add_validate(commands, common)
     commands.add_parser(
         "cache",
@@ -339,20 +365,36 @@ def _refusal(error: CallError) -> Refused:
     return Refused(f"{error} ({error.name})")
 
 
-async def _save(address: str | None, path: str, what: str, member: str, *body: Any) -> dict[str, Any]:
-    """Save WHAT, which the method MEMBER opens, as the new file PATH. If it is not complete, there is no file."""
+@contextmanager
+def _new_file(path: str) -> Iterator[IO[bytes]]:
+    """The new file PATH, which only its owner may read. If the block fails, there is no file. Raises Refused."""
     try:
-        # Open the file first: making a support bundle takes a minute.
         target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise Refused(f"{path} cannot be written: {why(error)}") from error
     try:
         with os.fdopen(target, "wb") as file:
-            size = await _receive(address, file, what, member, *body)
-    except BaseException:
+            yield file
+    except BaseException as error:
         os.unlink(path)  # noqa: PTH108
+        if isinstance(error, OSError):
+            raise Refused(f"{path} cannot be written: {why(error)}") from error
         raise
+
+
+async def _save(address: str | None, path: str, what: str, member: str, *body: Any) -> dict[str, Any]:
+    """Save WHAT, which the method MEMBER opens, as the new file PATH. If it is not complete, there is no file."""
+    # Open the file first: making a support bundle takes a minute.
+    with _new_file(path) as file:
+        size = await _receive(address, file, what, member, *body)
     return {"file": path, "bytes": size}
+
+
+async def _backup(address: str | None, path: str) -> dict[str, Any]:
+    with _new_file(path) as file:
+        content = (await _call(address, "GetBackup", "", "")).encode()
+        file.write(content)
+    return {"file": path, "bytes": len(content)}
 
 
 async def _receive(address: str | None, file: IO[bytes], what: str, member: str, *body: Any) -> int:
@@ -441,10 +483,17 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "FactoryReset", not options.recordings, timeout_s=RESET_S)
     if options.command == "support-bundle":
         return await _save(address, options.file, "the support bundle", "OpenSupportBundle")
+    if options.command == "backup":
+        return await _backup(address, options.file)
+    if options.command == "restore":
+        text = _content(options.file, MAX_BYTES)
+        if options.check:
+            return await _call(address, "CheckBackup", text)
+        return await _call(address, "RestoreBackup", text, options.network, timeout_s=INSPECT_S)
     if options.command == "validate":
         return await _validate(address, options)
     if options.command == "install-certificate":
-        pem = "\n".join(_content(file) for file in options.files)
+        pem = "\n".join(_content(file, MAX_PEM) for file in options.files)
         return await _call(address, "InstallCertificate", pem, options.force, timeout_s=INSPECT_S)
     if options.command == "make-certificate":
         return await _call(address, "MakeCertificate", options.force, timeout_s=INSPECT_S)
@@ -484,10 +533,10 @@ def _weight(text: str) -> int:
     return value
 
 
-def _content(path: str) -> str:
-    """The text of the file PATH. Raises Refused."""
+def _content(path: str, limit: int) -> str:
+    """The text of the file PATH, which has at most LIMIT bytes. Raises Refused."""
     try:
-        return read_small(path, MAX_PEM).decode("utf-8", "replace")
+        return read_small(path, limit).decode("utf-8", "replace")
     except OSError as error:
         raise Refused(f"{path} cannot be read: {why(error)}") from error
 
@@ -661,6 +710,21 @@ def _system_text(system: dict[str, Any]) -> str:
     return "\n".join([*lines, *(f"         {note['text']}" for note in system["problem"])])
 
 
+def _restore_text(options: argparse.Namespace, found: dict[str, Any]) -> str:
+    done = not options.check
+    made = f"the backup of {found['board']}, made at {_time(found['made_at'])}"
+    lines = [f"{made}, is restored:" if done else f"{made}, would change:"]
+    lines += [f"  {note['text']}" for note in found["changes"]] or ["  nothing"]
+    if found["network"]:
+        lines.append("network settings:" if options.network else "network settings, only with --network:")
+        lines += [f"  {note['text']}" for note in found["network"]]
+    if done and options.network and any(note["code"] == "restore-network" for note in found["network"]):
+        lines.append("The network settings are undone after 60 s; to keep them, run 'ekctl confirm-network'.")
+    if found["panel"]:
+        lines.append("The wear limit in the backup is for the panel; to restore it, use the page System.")
+    return "\n".join(lines)
+
+
 def _fixed_share_text(app: dict[str, Any]) -> str:
     running = app["active_state"] in ("active", "reloading")
     text = f"{app['name']} {app['fixed_share']}%" if app["fixed_share"] else f"{app['name']} off"
@@ -777,8 +841,10 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return _network_text(answer)
     if options.command in ("system", "set-name", "set-time-zone", "set-time-servers"):
         return _system_text(answer)
-    if options.command == "support-bundle":
+    if options.command in ("support-bundle", "backup"):
         return f"{answer['file']}: {answer['bytes']} bytes"
+    if options.command == "restore":
+        return _restore_text(options, answer)
     if options.command.endswith("certificate"):
         return _certificate_text(answer)
     if options.command == "time-zones":

@@ -21,6 +21,7 @@ from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.interface import METHODS, PATH, SESSION, SESSIONS_CHANGED
 from evenkeel_api.messages import Note
+from evenkeel_api.method import Method
 from evenkeel_api.roles import ROLES
 from evenkeel_api.schema import Field, Struct, fields
 
@@ -136,6 +137,13 @@ def _fields(struct: type[Struct]) -> str:
     return _table(("field", "type", "unit", "meaning"), rows)
 
 
+def _limits(method: Method) -> str:
+    """Who may not call METHOD, whatever the role."""
+    if method.panel:
+        return " (panel only)"
+    return " (not the panel)" if method.local else " (no API token)" if method.no_token else ""
+
+
 def page() -> str:
     """The whole page."""
     actions = _table(
@@ -149,7 +157,7 @@ def page() -> str:
                 f"`{name}`",
                 _arguments(method.inputs),
                 f"`{method.answer_name}` `{method.out_signature}`" if method.out_signature else "",
-                f"{method.role or ''}{' (panel only)' if method.panel else ' (not the panel)' if method.local else ''}".strip(),
+                f"{method.role or ''}{_limits(method)}".strip(),
                 f"`{method.action.rpartition('.')[2]}`",
                 method.meaning,
                 ", ".join(f"`{error.kind}`" for error in method.errors),

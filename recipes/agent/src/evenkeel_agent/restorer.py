@@ -7,9 +7,12 @@ files. So the plan is saved first, in restore.json, and removed at the end. If a
 settings of before. If the board loses power, the agent completes the plan when it starts again; until this succeeds, the
 board has a problem, and the agent tries again each RETRY_S.
 
+The network settings come last, only on demand, and as a change that the board undoes unless somebody confirms it
+(network.py). So a restore locks nobody out. A plan that the agent completes later leaves them out.
+
 The plan and a backup have the password hashes of the users, the secrets of their authenticator apps, and the password of
-the mail server: a board that replaces this one needs them. So the plan has mode 0600, and a user must enter the password
-to get a backup.
+the mail server: a board that replaces this one needs them. So the plan has mode 0600, and a user of the
+panel must enter the password to get a backup.
 """
 
 import asyncio
@@ -18,18 +21,21 @@ import os
 import time
 
 from evenkeel_api import errors
-from evenkeel_api.features.backup import MAX_BYTES, GetBackup, Restore, UseBackup
+from evenkeel_api.features.backup import MAX_BYTES, CheckBackup, GetBackup, Restore, RestoreBackup
 from evenkeel_api.features.system import SetHostName, SetTimeServers, SetTimeZone
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
 from evenkeel_common.files import read_small, replace, why
+from msgspec.structs import replace as replace_fields
 
 from . import alerts, backup
 from .accounts import Accounts
 from .agent import Agent
 from .alerts import Alerts
 from .backup import Content
+from .cache import PagePool
 from .caller import Caller
+from .network import Network
 from .settings import Settings
 from .system import SystemSettings
 
@@ -42,13 +48,22 @@ class Restorer:
     """The handlers of the feature `backup`."""
 
     def __init__(
-        self, settings: Settings, agent: Agent, accounts: Accounts, sender: Alerts, system: SystemSettings
+        self,
+        settings: Settings,
+        agent: Agent,
+        accounts: Accounts,
+        sender: Alerts,
+        system: SystemSettings,
+        pool: PagePool,
+        network: Network,
     ) -> None:
         self._path = os.path.join(settings.state_dir, "restore.json")
         self._agent = agent
         self._accounts = accounts
         self._alerts = sender
         self._system = system
+        self._pool = pool
+        self._network = network
         self._restoring = asyncio.Lock()
         self._wake = asyncio.Event()
         self.problems: list[Message] = []
@@ -93,15 +108,28 @@ class Restorer:
     # the methods
 
     async def get_backup(self, request: GetBackup, caller: Caller) -> str:
-        await self._accounts.check_password(caller, request.password)
-        return backup.dump(await self._content(request.panel), int(time.time()))
+        if caller.via != "bus":
+            await self._accounts.check_password(caller, request.password)
+        try:
+            content = replace_fields(await self._content(request.panel), network=await self._network.saved())
+        except errors.AgentError as error:
+            # A part that is missing would be noticed only when it is needed.
+            raise errors.Failed("backup-not-made", reason=error.message) from error
+        text = backup.dump(content, int(time.time()))
+        if len(text) > MAX_BYTES:
+            raise errors.Failed("backup-not-made", reason=Message("backup-too-large", limit=MAX_BYTES))
+        return text
 
-    async def check_backup(self, request: UseBackup, _: Caller) -> Restore:
+    async def check_backup(self, request: CheckBackup, _: Caller) -> Restore:
         return (await self._compare(request.backup))[2]
 
-    async def restore_backup(self, request: UseBackup, _: Caller) -> Restore:
+    async def restore_backup(self, request: RestoreBackup, _: Caller) -> Restore:
         async with self._restoring:
             old, new, answer = await self._compare(request.backup)
+            with_network = request.network and new.network is not None
+            if with_network:
+                # Later, going back could not bring back the sessions that a restore has ended.
+                await self._network.check_idle()
             code = "not-restored"
             try:
                 await asyncio.to_thread(replace, self._path, backup.dump(new, int(time.time())).encode())
@@ -109,6 +137,8 @@ class Restorer:
                 raise errors.Failed(code, reason=why(error)) from error
             try:
                 await self._apply(old, new)
+                if with_network:
+                    await self._network.restore(new.network or {})
             except errors.AgentError as error:
                 await self._undo(old)
                 raise errors.Failed(code, reason=error.message) from error
@@ -128,6 +158,7 @@ class Restorer:
             self._wake.set()
 
     async def _content(self, panel: str) -> Content:
+        """All settings but those of the network."""
         system = await self._system.get_system(Nothing(), NOBODY)
         weights, fixed_shares = self._agent.saved()
         return Content(
@@ -140,6 +171,7 @@ class Restorer:
             users=self._accounts.saved(),
             panel=panel,
             apps=self._agent.added(),
+            directories=await self._pool.saved(),
         )
 
     async def _compare(self, text: str) -> tuple[Content, Content, Restore]:
@@ -151,8 +183,25 @@ class Restorer:
             Nothing(), NOBODY
         ):
             raise errors.InvalidArgument("unknown-time-zone", zone=new.zone)
-        notes = [message.note() for message in backup.differences(old, new)]
-        return old, new, Restore(board=new.name, made_at=file.made_at, panel=new.panel, changes=notes)
+        answer = Restore(
+            board=new.name,
+            made_at=file.made_at,
+            panel=new.panel,
+            changes=[message.note() for message in backup.differences(old, new)],
+            network=[message.note() for message in await self._network_differences(new)],
+        )
+        return old, new, answer
+
+    async def _network_differences(self, new: Content) -> list[Message]:
+        """What a restore of the network settings of NEW changes, or why this is not known: other settings can be restored."""
+        if new.network is None:
+            return []
+        try:
+            old = await self._network.saved()
+            present = await self._network.present() if old != new.network else []
+        except errors.AgentError as error:
+            return [error.message]
+        return backup.network_differences(old, new.network, present)
 
     async def _apply(self, old: Content, new: Content) -> None:
         """Make NEW the settings of the board. The steps that depend on other services come first."""
@@ -169,5 +218,7 @@ class Restorer:
             await self._agent.restore_added(new.apps)
         if (new.weights, new.fixed_shares) != (old.weights, old.fixed_shares):
             await self._agent.restore(new.weights, new.fixed_shares)
+        if new.directories is not None and new.directories != old.directories:
+            await self._pool.restore(new.directories)
         if new.users and new.users != old.users:
             await self._accounts.restore(new.users)

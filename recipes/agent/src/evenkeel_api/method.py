@@ -27,6 +27,7 @@ class Method:
     - CHANGES: whether the audit log gets a row for each call.
     - SECRET: names of the arguments that no log may contain.
     - PANEL: whether only the panel may call it, because it is about the account of a panel user.
+    - NO_TOKEN: whether a program with an API token must not call it, because its answer or its argument is secret.
     - LOCAL: whether the panel must not call it.
     - FIRST: whether a user may call it who must first change the password.
     """
@@ -42,6 +43,7 @@ class Method:
     changes: bool = False
     secret: tuple[str, ...] = ()
     panel: bool = False
+    no_token: bool = False
     local: bool = False
     first: bool = False
 

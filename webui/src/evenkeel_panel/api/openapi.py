@@ -13,12 +13,12 @@ from evenkeel_api.method import Method
 
 from .. import __version__
 
-# The methods of the API: all except those about a browser's session, those for the console only, and those whose answer is
-# an open file.
+# The methods of the API: all except those about a browser's session, those that refuse a token, those for the console only,
+# and those whose answer is an open file.
 SERVED = {
     name: method
     for name, method in METHODS.items()
-    if not (method.panel or method.local or method.out_signature == "h")
+    if not (method.panel or method.no_token or method.local or method.out_signature == "h")
 }
 REF = "#/components/schemas/{name}"
 

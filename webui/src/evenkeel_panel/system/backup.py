@@ -18,6 +18,7 @@ from flask import Response, current_app, render_template, request
 from .. import texts
 from ..agent import AgentRefused
 from ..context import call, panel
+from ..network.views import page_after_restore
 from ..setup.model import ENDED
 from ..setup.model import KEY as SETUP_KEY
 from ..wear.views import LIMIT_KEY, limit
@@ -31,8 +32,10 @@ MAX_BYTES = 40_000  # less than a form may have, because the second step sends t
 FIELD = "wear_limit_percent"
 
 
-def _read(text: str) -> int:
-    """The wear limit in the panel's part of a backup. Raises BadInput."""
+def _read(text: str) -> int | None:
+    """The wear limit in the panel's part of a backup; None if ekctl made it, so it has no such part. Raises BadInput."""
+    if not text:
+        return None
     try:
         percent = json.loads(text)[FIELD]
     except (ValueError, KeyError, TypeError, RecursionError):
@@ -46,11 +49,11 @@ def _shown(percent: int) -> str:
     return f"{percent} %" if percent else "off"
 
 
-def _changes(found: Restore) -> tuple[list[str], int]:
-    """What a restore changes, as sentences, and the wear limit of the backup. Raises BadInput."""
+def _changes(found: Restore) -> tuple[list[str], int | None]:
+    """What a restore changes, as sentences, and the wear limit of the backup, if it has one. Raises BadInput."""
     percent = _read(found.panel)
     sentences = [texts.sentence(note) for note in found.changes]
-    if percent != limit():
+    if percent is not None and percent != limit():
         sentences.append(texts.text("restore-wear-limit", old=_shown(limit()), new=_shown(percent)))
     return sentences, percent
 
@@ -70,11 +73,11 @@ def make() -> Response | tuple[str, int]:
     return response
 
 
-def _use(method: str, text: str) -> tuple[Restore, list[str], int]:
+def _use(method: str, text: str, *more: Any) -> tuple[Restore, list[str], int | None]:
     """Call METHOD with the file TEXT. Raises AgentRefused or BadInput."""
     if len(text) > MAX_BYTES:
-        raise BadInput("file", "backup-unknown")
-    found: Restore = call(method, text)
+        raise BadInput("file", "backup-large", limit=MAX_BYTES)
+    found: Restore = call(method, text, *more)
     sentences, percent = _changes(found)
     return found, sentences, percent
 
@@ -95,19 +98,28 @@ def check() -> str | tuple[str, int]:
         )
     except AgentRefused as error:
         return refused(error, field="file")
-    if not sentences:
+    if not sentences and not found.network:
         return page_with(message=texts.text("backup-same"), kind="ok")
-    return render_template("system/restore.html", found=found, sentences=sentences, backup=text)
+    network = [texts.sentence(note) for note in found.network]
+    changes = any(note.code == "restore-network" for note in found.network)
+    return render_template(
+        "system/restore.html",
+        found=found,
+        sentences=sentences,
+        network=network,
+        network_changes=changes,
+        backup=text,
+    )
 
 
 @blueprint.post("/system/restore")
 def restore() -> tuple[str, int]:
     """The second step. The agent checks the file again."""
-    text = request.form.get("backup", "")
+    text, network = request.form.get("backup", ""), request.form.get("network") == "yes"
     more: dict[str, Any] = {"kind": "bad", "field": "file"}
     try:
         _use("CheckBackup", text)  # the panel's part as well, before anything changes
-        percent = _use("RestoreBackup", text)[2]
+        found, _, percent = _use("RestoreBackup", text, network)
     except BadInput as error:
         return page_with(422, message=texts.text(error.code, **error.parameters), **more)
     except AgentRefused as error:
@@ -115,9 +127,12 @@ def restore() -> tuple[str, int]:
     with suppress(sqlite3.Error):  # a restored board is not new
         panel().db.set_setting(SETUP_KEY, ENDED)
     try:
-        panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
+        if percent is not None:
+            panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
     except sqlite3.Error as error:
         current_app.logger.error("the wear limit of a backup is not saved: %s", error)
-        message = texts.text("backup-restored-without-limit", limit=_shown(percent), reason=error)
+        message = texts.text("backup-restored-without-limit", limit=_shown(percent or 0), reason=error)
         return page_with(503, message=message, kind="bad")
+    if network and any(note.code == "restore-network" for note in found.network):
+        return page_after_restore(texts.text("backup-restored-network"))
     return page_with(message=texts.text("backup-restored"), kind="ok")

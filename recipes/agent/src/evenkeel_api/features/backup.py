@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ..errors import InvalidArgument, NotLoggedIn, TooManyTries, WrongPassword
+from ..errors import Conflict, InvalidArgument, NotLoggedIn, TooManyTries, WrongPassword
 from ..messages import Note
 from ..method import ANY, Method
 from ..roles import ADMIN
@@ -21,7 +21,7 @@ Panel = Annotated[
     str,
     Meta(
         max_length=10_000,
-        description="settings of the panel as text, which the agent only stores in the file",
+        description="settings of the panel as text, which the agent only stores in the file; empty: none",
     ),
 ]
 Backup = Annotated[str, Meta(max_length=MAX_BYTES, description="the file, JSON text")]
@@ -36,15 +36,33 @@ class Restore(Struct, frozen=True):
     changes: Annotated[
         list[Note], Meta(description="one [message](#message) for each setting that differs on this board")
     ] = msgspec.field(default_factory=list)
+    network: Annotated[
+        list[Note],
+        Meta(
+            description="one [message](#message) for each interface whose settings differ, or that this board does not"
+            " have. They change only if the argument `network` is true"
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class GetBackup(Struct, frozen=True):
-    password: Annotated[Password, Meta(description="password of the user: the file is secret")]
+    password: Annotated[Password, Meta(description="password of the user of the panel: the file is secret")]
     panel: Panel
 
 
-class UseBackup(Struct, frozen=True):
+class CheckBackup(Struct, frozen=True):
     backup: Backup
+
+
+class RestoreBackup(Struct, frozen=True):
+    backup: Backup
+    network: Annotated[
+        bool,
+        Meta(
+            description="also begin the change of the network settings, which the board undoes after 60 s unless"
+            " `ConfirmNetwork` confirms it"
+        ),
+    ]
 
 
 METHODS = (
@@ -52,38 +70,39 @@ METHODS = (
         "GetBackup",
         BACKUP,
         ADMIN,
-        "Returns all settings of the board as one file, with the password hashes of the users.",
+        "Returns all settings of the board as one file, with the password hashes of the users. The session of a user of the"
+        " panel also needs the password.",
         GetBackup,
         Annotated[str, Meta(description="the file, JSON text")],
         "backup",
         (NotLoggedIn, WrongPassword, TooManyTries, *ANY),
         changes=True,
         secret=("password", "panel"),
-        panel=True,
+        no_token=True,
     ),
     Method(
         "CheckBackup",
         BACKUP,
         ADMIN,
         "Checks a backup, and returns [what a restore would change](#backup). It changes nothing.",
-        UseBackup,
+        CheckBackup,
         Restore,
         "restore",
         (InvalidArgument, *ANY),
-        panel=True,
+        no_token=True,
     ),
     Method(
         "RestoreBackup",
         BACKUP,
         ADMIN,
         "Checks a backup, then makes its settings those of the board: all of them, or none. Sessions of users that change"
-        " end.",
-        UseBackup,
+        " end. The network settings change only on demand, and not after a power cut.",
+        RestoreBackup,
         Restore,
         "restore",
-        (InvalidArgument, *ANY),
+        (InvalidArgument, Conflict, *ANY),
         changes=True,
         secret=("backup",),
-        panel=True,
+        no_token=True,
     ),
 )
