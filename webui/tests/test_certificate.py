@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from evenkeel_api.features.certificate import MAX_PEM
+from evenkeel_api.messages import Message
 from evenkeel_panel.fake_agent import refused
 from evenkeel_panel.system import model
 from evenkeel_panel.testing import BASE, Browser, headings
@@ -147,5 +148,27 @@ def test_without_the_helper_the_rest_of_the_page_works(
         (-1, ("bad", "expired")),
     ],
 )
-def test_time_left(days: int, expected: tuple[str, str]) -> None:
-    assert model.time_left(1_800_000_000 + days * 86400 + 100, 1_800_000_000) == expected
+def test_time_left(agent: FakeAgent, days: int, expected: tuple[str, str]) -> None:
+    now = 1_800_000_000
+    found = replace(agent.certificate, not_before=now - 500 * 86400, not_after=now + days * 86400 + 100)
+    assert model.time_left(found, now) == expected
+    assert model.time_left(replace(found, not_before=now + 1), now) == ("bad", "not valid yet")
+
+
+def test_a_problem_of_the_dates_says_how_to_renew_the_certificate(admin: Browser, agent: FakeAgent) -> None:
+    note = Message(
+        "panel-certificate-expired",
+        date="2030-03-17",
+        now="2030-03-18",
+        remedy=Message("certificate-renew-own"),
+    ).note()
+    agent.board = replace(agent.board, health="degraded", problems=[note])
+    (found,) = admin.get("/overview.json").json["problems"]  # type: ignore[index]
+    assert found["reason"] == (
+        "The certificate of the panel expired on 2030-03-17, and the clock of the board says 2030-03-18."
+    )
+    assert found["remedy"] == (
+        "Check the clock on the page System. If the clock is right, make a new one on the page System,"
+        " or run 'ekctl make-certificate'."
+    )
+    assert "Check the clock on the page System." in admin.get("/").text

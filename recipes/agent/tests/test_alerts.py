@@ -128,6 +128,24 @@ def test_a_further_channel_does_not_solve_the_problem_of_the_first(state: str) -
     assert tracker.update(200 + HOLD_S, one) == [further.replace("Problem", "Solved")]
 
 
+def test_a_certificate_that_has_expired_is_not_solved() -> None:
+    tracker = Tracker()
+    soon, over = (
+        texts_of(
+            [Message(f"panel-certificate-{state}", date="2030-03-17", now="x", remedy="renew it").note()]
+        )
+        for state in ("expiring", "expired")
+    )
+    tracker.update(0, soon)
+    assert len(tracker.update(HOLD_S, soon)) == 1
+    tracker.update(100, over)
+    (line,) = tracker.update(100 + HOLD_S, over)
+    assert line.startswith("Problem: the certificate of the panel expired on 2030-03-17")
+    tracker.update(200, {})
+    (line,) = tracker.update(200 + HOLD_S, {})
+    assert line.startswith("Solved: the certificate of the panel expired")
+
+
 def test_a_solved_problem_has_no_instruction() -> None:
     tracker = Tracker()
     tracker.update(0, {A: "the disk: x; y is full; add a disk"})

@@ -10,6 +10,8 @@ import msgspec
 import pytest
 from agent_harness import ERROR, Harness, on_board
 from evenkeel_agent import registry
+from evenkeel_agent.cache import SERVICE, inspect
+from evenkeel_agent.systemd import UNKNOWN, Unit
 from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
 from evenkeel_api.messages import Message
 from hypothesis import given
@@ -109,6 +111,77 @@ async def test_ekctl(board: Harness) -> None:
         assert lines[2:] == ["none"]
         await board.ekctl("remove-directory", "web", "/srv/x")
         assert fake.orders[-1] == {"order": "remove", "name": "web", "directory": "/srv/x"}
+
+
+# the problems of the board
+
+RUNS = Unit("loaded", "active", "running")
+OFF = msgspec.structs.replace(CACHE, state="off", problem=[Message("pool-no-module").note()])
+NONE = msgspec.structs.replace(CACHE, directories=[])
+
+
+@pytest.mark.parametrize(
+    ("unit", "cache", "named", "codes"),
+    [
+        (RUNS, CACHE, True, []),
+        (RUNS, OFF, False, ["pool-no-module"]),
+        (RUNS, msgspec.structs.replace(OFF, directories=[]), True, []),
+        (RUNS, None, True, []),
+        (UNKNOWN, OFF, True, []),
+        (Unit("loaded", "activating", "start"), None, True, []),
+        (Unit("loaded", "inactive", "dead"), None, True, ["pool-stopped"]),
+        (Unit("loaded", "inactive", "dead"), CACHE, False, ["pool-stopped"]),
+        (Unit("loaded", "inactive", "dead"), NONE, True, []),
+        (Unit("loaded", "inactive", "dead"), None, False, []),
+        (Unit("loaded", "failed", "failed"), NONE, False, []),
+        (Unit("loaded", "failed", "failed"), None, False, ["pool-failed"]),
+        (Unit("loaded", "activating", "auto-restart"), CACHE, False, ["pool-failed"]),
+        (Unit("not-found", "inactive", "dead"), None, True, ["pool-not-installed"]),
+        (Unit("not-found", "inactive", "dead"), None, False, []),
+    ],
+)
+def test_a_pool_that_is_off_is_a_problem_if_a_directory_is_chosen(
+    unit: Unit, cache: Cache | None, named: bool, codes: list[str]
+) -> None:
+    assert [message.code for message in inspect(unit, cache, named=named)] == codes
+
+
+def test_a_choice_that_was_lost_is_a_problem_without_a_directory() -> None:
+    lost = [Message("pool-not-limited", reason="x").note(), Message("directories-damaged", path="x").note()]
+    found = inspect(RUNS, msgspec.structs.replace(NONE, problem=lost), named=False)
+    assert [message.code for message in found] == ["directories-damaged"]
+
+
+@on_board
+async def test_the_status_reports_a_pool_that_is_off_and_asks_no_stopped_service(board: Harness) -> None:
+    with helper(board) as fake:
+        fake.answers["state"] = msgspec.to_builtins(OFF)
+        board.systemd.add(SERVICE)
+        await board.agent_up()
+
+        async def problem() -> str:
+            found = (await board.call("GetStatus"))["problems"]
+            return next((note["code"] for note in found if note["code"].startswith("pool-")), "")
+
+        async def reported() -> bool:
+            return await problem() == "pool-no-module"
+
+        await board.until(reported)
+        assert "the kernel module evenkeel_pagepool is not loaded" in (await board.ekctl("status")).out
+        assert await board.call("GetCache")
+        fake.answers["remove"] = msgspec.to_builtins(NONE)
+        await board.call("RemovePriorityDirectory", "web", "/srv/www/top")
+        assert await problem() == "", "a change counts at once"
+
+        # after a restart of the agent, only the apps' files say which directories are wanted
+        board.systemd.stop(SERVICE)
+        text = 'title = "Web"\nunit = "web.service"\npriority_directories = ["/srv/a"]\n'
+        (board.root / "etc/evenkeel/apps.d/web.toml").write_text(text)
+        await board.agent_down()
+        fake.orders.clear()
+        await board.agent_up()
+        assert await problem() == "pool-stopped"
+        assert fake.orders == []
 
 
 # the app's file

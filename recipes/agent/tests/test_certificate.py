@@ -4,13 +4,17 @@
 import json
 import os
 import socket
+import time
 from typing import Any
 
 import pytest
 from agent_harness import ERROR, FakeHelper, Harness, on_board
-from evenkeel_agent.certificate import HELPER_UNIT
+from evenkeel_agent.certificate import DAY_S, HELPER_UNIT, problem
 from evenkeel_agent.helper import order
 from evenkeel_api import errors
+from evenkeel_api.features.certificate import SOON_DAYS, Certificate
+from hypothesis import given
+from hypothesis import strategies as st
 
 CERTIFICATE = {
     "subject": "CN=board",
@@ -74,6 +78,73 @@ async def test_a_refusal_has_its_reason_and_the_key_is_in_no_log(board: Harness)
         assert "secret" not in json.dumps(rows)
         fake.answer = {"subject": 5}
         assert "cannot be read or changed" in (await board.refused("GetCertificate")).text
+
+
+def certificate(begin: int, end: int, *, own: bool = True) -> Certificate:
+    return Certificate("CN=board", "CN=board", own, [], begin, end, "AB:CD", hsts=False)
+
+
+TIMES = st.integers(0, 4_000_000_000)
+
+
+@given(TIMES, st.integers(0, 10_000 * DAY_S), TIMES, st.booleans())
+def test_the_dates_are_a_problem_before_the_begin_and_from_30_days_before_the_end(
+    begin: int, length: int, now: int, own: bool
+) -> None:
+    found = problem(certificate(begin, begin + length, own=own), now)
+    if begin <= now <= begin + length - SOON_DAYS * DAY_S:
+        assert found is None
+    else:
+        assert found
+        state = "early" if now < begin else "expired" if now > begin + length else "expiring"
+        assert found.code == f"panel-certificate-{state}"
+        assert ("ekctl make-certificate" if own else "ekctl install-certificate") in str(found)
+
+
+def test_each_problem_names_the_dates_and_what_to_do() -> None:
+    begin, end = 1_800_000_000, 1_900_000_000  # 2027-01-15, 2030-03-17
+    own = "make a new one on the page System, or run 'ekctl make-certificate'"
+    signed = "let the authority sign a new one, and install it on the page System or with 'ekctl install-certificate'"
+    for now, is_own, text in (
+        (end - SOON_DAYS * DAY_S, True, None),
+        (end - SOON_DAYS * DAY_S + 1, True, f"the certificate of the panel expires on 2030-03-17; {own}"),
+        (end, False, f"the certificate of the panel expires on 2030-03-17; {signed}"),
+        (
+            end + DAY_S,
+            True,
+            "the certificate of the panel expired on 2030-03-17, and the clock of the board says 2030-03-18;"
+            f" check the clock on the page System. If the clock is right, {own}",
+        ),
+        (
+            begin - 1,
+            True,
+            "the certificate of the panel is valid from 2027-01-15 on, and the clock of the board says 2027-01-15;"
+            f" set the clock on the page System. If the clock is right, {own}",
+        ),
+        (begin, True, None),
+    ):
+        found = problem(certificate(begin, end, own=is_own), now)
+        assert (str(found) if found else None) == text
+
+
+@on_board
+async def test_a_certificate_that_ends_soon_is_a_problem_until_it_is_renewed(board: Harness) -> None:
+    with Helper(board) as fake:
+        now = int(time.time())
+        fake.answer = {**CERTIFICATE, "own": True, "not_before": now - DAY_S, "not_after": now + DAY_S}
+        await board.agent_up("--first-update-check", "0.1")
+
+        async def codes() -> list[str]:
+            return [note["code"] for note in (await board.call("GetStatus"))["problems"]]
+
+        async def reported() -> bool:
+            return "panel-certificate-expiring" in await codes()
+
+        await board.until(reported)
+        assert "run 'ekctl make-certificate'" in (await board.ekctl("status")).out
+        fake.answer = {**CERTIFICATE, "not_before": now - DAY_S, "not_after": now + 90 * DAY_S}
+        await board.call("MakeCertificate", False)
+        assert not await reported()
 
 
 @on_board

@@ -245,6 +245,7 @@ REMEDIES = {
     "channels-failed": _FAULTS,
     "channel-degraded": _FAULTS,
     "channels-degraded": _FAULTS,
+    "pool-device-failed": "Run 'systemctl restart evenkeel-pool'. If the problem stays, restart the board",
     "history-not-saved": _RESTART_HISTORY,
     "history-lost": _RESTART_HISTORY,
     "update-failed": "Check the bundle, and install it again on the page Updates",

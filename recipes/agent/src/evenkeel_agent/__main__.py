@@ -99,18 +99,20 @@ async def serve(settings: Settings) -> int:
     updates = Updates(settings, bus)
     alerts = await asyncio.to_thread(Alerts, settings, socket.gethostname())
     system = await asyncio.to_thread(SystemSettings, settings, bus, alerts.rename)
+    network, pool, certificates = Network(settings, bus), PagePool(settings), Certificates(settings)
     agent = Agent(
         settings,
         bus,
+        pool,
         lambda: [
             *([accounts.problem] if accounts.problem else []),
             *updates.problems,
             *alerts.problems,
             *system.problems,
             *restorer.problems,
+            *certificates.problems,
         ],
     )
-    network, pool = Network(settings, bus), PagePool(settings)
     restorer = Restorer(settings, agent, accounts, alerts, system, pool, network)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
@@ -126,7 +128,7 @@ async def serve(settings: Settings) -> int:
         JournalReader(settings),
         Support(settings, queries),
         restorer,
-        Certificates(settings),
+        certificates,
         Validations(settings),
         pool,
     ]
@@ -142,7 +144,8 @@ async def serve(settings: Settings) -> int:
     stopping = loop.create_task(stop.wait())
     closed = loop.create_task(bus.closed())
     work = [agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot)]
-    work += [accounts.watch(), system.watch(), restorer.watch()]
+    work += [accounts.watch(), system.watch(), restorer.watch(), certificates.watch()]
+    work += [pool.watch(agent.pool_unit)]
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:

@@ -31,7 +31,7 @@ from evenkeel_api.method import Nothing
 from evenkeel_common.files import read_line, read_small, remove, replace, why
 from evenkeel_common.notify import Watchdog
 
-from . import __version__, fixed_share, health, history, recorder, registry, weight
+from . import __version__, cache, fixed_share, health, history, recorder, registry, weight
 from .bus import NO_REPLY, Bus, CallError
 from .cache import PagePool
 from .caller import Caller
@@ -42,6 +42,7 @@ from .settings import APPS_SLICE, Settings
 from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
+OTHERS = (*recorder.UNITS, *history.UNITS, *cache.UNITS)  # units whose state a problem depends on
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
@@ -74,11 +75,13 @@ class AppFiles:
 class Agent:
     """The handlers of the features `board` and `apps`. Call start() first, and all methods in one event loop."""
 
-    def __init__(self, settings: Settings, bus: Bus, more: Callable[[], list[Message]] = list) -> None:
+    def __init__(
+        self, settings: Settings, bus: Bus, pool: PagePool, more: Callable[[], list[Message]] = list
+    ) -> None:
         """MORE returns the problems of other features, which status reports too."""
         self._more_problems = more
         self._settings = settings
-        self._pool = PagePool(settings)
+        self._pool = pool
         self._systemd = Systemd(bus, settings.call_timeout_s, self.wake)
         self._registry = Registry()
         self._weights: Store
@@ -88,7 +91,7 @@ class Agent:
         self._listing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
-        self._others: dict[str, Unit] = {}  # states of the units of the recorder and the history, by unit
+        self._others: dict[str, Unit] = {}  # states of the units in OTHERS, by unit
         # the cgroup directory, by app; None: the app has no cgroup; missing key: not known
         self._cgroups: dict[str, str | None] = {}
         self._outside: dict[
@@ -361,6 +364,11 @@ class Agent:
         await self._in_background(self._refresh(cached=True), self._settings.patience_s)
         return {unit: self._others[unit] for unit in recorder.UNITS if unit in self._others}
 
+    async def pool_unit(self) -> Unit:
+        """The state of the unit of ek-pool."""
+        await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        return self._others.get(cache.SERVICE, UNKNOWN)
+
     async def started_at(self, unit: str) -> float:
         """When UNIT last started, in seconds since 1970; 0 if this is not known."""
         try:
@@ -408,11 +416,13 @@ class Agent:
         )
 
     async def _status(self, states: list[AppState]) -> Status:
-        """The state of the board. Its problems include those of the agent, the recorder, the history and the apps STATES."""
+        """The state of the board. Its problems include those of the other features and of the apps STATES."""
         board = await asyncio.to_thread(health.inspect, self._settings)
         problems = [*board.problems, *self._registry.problems]
         for part in (recorder, history):
             problems += await asyncio.to_thread(part.inspect, self._settings, self._others)
+        named = any(app.directories for app in self._registry.apps.values())
+        problems += self._pool.problems(self._others.get(cache.SERVICE, UNKNOWN), named=named)
         own = (self._weights.problem, self._fixed_shares.problem, self._systemd_problem)
         problems += filter(None, own)
         problems += self._sampler.problems.values()
@@ -576,9 +586,7 @@ class Agent:
         outside = {name: slice_ for name, slice_ in self._outside.items() if name in apps}
         problem = None
         try:
-            listed = await self._systemd.list_units(
-                [*recorder.UNITS, *history.UNITS, *(app.unit for app in apps.values())]
-            )
+            listed = await self._systemd.list_units([*OTHERS, *(app.unit for app in apps.values())])
             units = {name: listed.get(app.unit, UNKNOWN) for name, app in apps.items()}
             for name, unit in units.items():
                 same = cached and unit == self._units.get(name)
@@ -604,9 +612,7 @@ class Agent:
                 self.wake()
             self._units, self._cgroups, self._systemd_problem = units, cgroups, problem
             self._outside = outside
-            self._others = {
-                unit: listed[unit] for unit in (*recorder.UNITS, *history.UNITS) if unit in listed
-            }
+            self._others = {unit: listed[unit] for unit in OTHERS if unit in listed}
 
     async def _control_group(self, unit: str) -> str:
         try:

@@ -47,6 +47,8 @@ Key = tuple[str, ...]
 IDENTITY = ("app", "device", "file", "path", "slot", "unit")
 # code of a message about several channels → the code for one channel
 OF_ONE_CHANNEL = {"channels-failed": "channel-failed", "channels-degraded": "channel-degraded"}
+# a problem that can become another one → that one. The first one is not solved then.
+BECOMES = {"panel-certificate-expiring": "panel-certificate-expired"}
 _log = logging.getLogger(__name__)
 
 
@@ -108,6 +110,8 @@ class Tracker:
                     lines.append(f"Problem: {present[key]}.")
                 else:
                     text = self.reported.pop(key)
+                    if (BECOMES.get(key[0], ""), *key[1:]) in present:
+                        continue
                     # What comes after the last semicolon says what to do. A solved problem needs nothing.
                     lines.append(f"Solved: {text.rpartition('; ')[0] or text}.")
         for key in self._since.keys() - present.keys() - self.reported.keys():

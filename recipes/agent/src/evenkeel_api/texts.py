@@ -66,6 +66,14 @@ TEXTS = {
     " signed it",
     "certificate-remembered": "browsers that have seen the present certificate refuse a self-signed one for up to a year;"
     " confirm that you want this",
+    "panel-certificate-early": "the certificate of the panel is valid from {date} on, and the clock of the board says {now};"
+    " set the clock on the page System. If the clock is right, {remedy}",
+    "panel-certificate-expired": "the certificate of the panel expired on {date}, and the clock of the board says {now};"
+    " check the clock on the page System. If the clock is right, {remedy}",
+    "panel-certificate-expiring": "the certificate of the panel expires on {date}; {remedy}",
+    "certificate-renew-own": "make a new one on the page System, or run 'ekctl make-certificate'",
+    "certificate-renew-signed": "let the authority sign a new one, and install it on the page System or with"
+    " 'ekctl install-certificate'",
     "certificate-not-served": "the web server did not accept the new certificate, so the old one is in use again: {reason}",
     # validations
     "validation-unreachable": "validations can be neither started nor shown, because ek-validation cannot be reached at"
@@ -239,6 +247,11 @@ TEXTS = {
     " {reason}; see 'systemctl status {unit}'",
     "pool-no-module": "the page pool is off, because the kernel module evenkeel_pagepool is not loaded;"
     " run 'modprobe evenkeel_pagepool', or see the kernel log",
+    "pool-not-installed": "priority directories are not protected, because the board has no {unit};"
+    " install the package evenkeel-pagepool",
+    "pool-stopped": "priority directories are not protected, because {unit} is stopped; run 'systemctl start {unit}'",
+    "pool-failed": "priority directories are not protected, because {unit} has failed;"
+    " see 'journalctl -u {unit}', then restart it",
     "pool-busy": "the page pool is off, because another process has {path} open; stop that process",
     "pool-device-failed": "the page pool is off, because {path} cannot be used: {reason}",
     "pool-no-cgroup": "the page pool is off, because the cgroup of the pool ({path}) cannot be used: {reason};"

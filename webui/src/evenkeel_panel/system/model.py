@@ -13,6 +13,7 @@ from urllib.parse import urlencode
 
 import msgspec
 from evenkeel_api import schema
+from evenkeel_api.features.certificate import SOON_DAYS
 from evenkeel_api.features.system import ReadJournal, SetHostName, SetTimeServers, SetTimeZone
 from evenkeel_history.tiers import DAY
 
@@ -22,6 +23,7 @@ from ..recorder.model import BadDownload, parse_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from evenkeel_api.features.certificate import Certificate
     from evenkeel_api.features.system import Journal
     from evenkeel_api.schema import Struct
 
@@ -60,7 +62,6 @@ SPANS: dict[str, tuple[str, int | None]] = {
     "7d": ("7 days", 7 * 86400),
     "all": ("as far back as it goes", None),
 }
-SOON_DAYS = 30
 LIMITS = ("50", "100", "200", "500")
 DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "100"}
 
@@ -108,9 +109,11 @@ def local_time(at: int, offset_s: int) -> str:
     return f"{shown} (UTC{sign}{minutes // 60:02}:{minutes % 60:02})"
 
 
-def time_left(not_after: int, now: int) -> tuple[str, str]:
+def time_left(found: Certificate, now: int) -> tuple[str, str]:
     """How long the certificate is valid, and the class of its pill. SOON_DAYS before the end, somebody must renew it."""
-    days = (not_after - now) // DAY
+    if now < found.not_before:
+        return "bad", "not valid yet"
+    days = (found.not_after - now) // DAY
     if days < 0:
         return "bad", "expired"
     return ("wait" if days < SOON_DAYS else "ok"), f"{days} {'day' if days == 1 else 'days'} left"

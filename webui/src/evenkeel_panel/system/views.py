@@ -53,7 +53,7 @@ def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
         "system/page.html",
         system=found,
         certificate=certificate,
-        left=model.time_left(certificate.not_after, found.at) if certificate else None,
+        left=model.time_left(certificate, found.at) if certificate else None,
         clocks=model.CLOCKS,
         clock_text=texts.text(f"clock-{found.clock}", server=found.server or "a time server"),
         local=model.local_time(found.at, found.offset_s),

@@ -14,6 +14,7 @@ from .board import READ
 
 CERTIFICATE = "org.evenkeel.agent.set-certificate"
 ACTIONS = {CERTIFICATE: "Replace the certificate of the panel"}
+SOON_DAYS = 30  # so many days before its end, somebody must renew a certificate
 MAX_PEM = 40_000  # characters: less than a form of the panel may have
 
 Force = Annotated[
