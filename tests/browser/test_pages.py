@@ -13,7 +13,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board  # noqa: E402
-from pages import check, logged_in, tab_to  # noqa: E402
+from pages import DESKTOP, PHONE, barriers, check, logged_in, tab_to  # noqa: E402
 from sample import sample  # noqa: E402
 
 # name for the screenshots → path, and a word that the page must show
@@ -92,6 +92,21 @@ def test_the_keyboard_reaches_every_page(page: Page) -> None:
         tab_to(page, title)
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", level=1)).to_contain_text(title)
+
+
+def test_on_a_phone_the_menu_leads_to_a_page_without_barriers(page: Page) -> None:
+    page.goto("/")
+    page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})
+    menu, pages = page.get_by_role("button", name="Menu"), page.get_by_role("navigation", name="Pages")
+    expect(pages).to_be_hidden()
+    menu.press("Enter")
+    expect(pages).to_be_visible()
+    assert barriers(page) == []
+    tab_to(page, "Wear")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Wear")
+    expect(pages).to_be_hidden()
+    page.set_viewport_size({"width": DESKTOP["width"], "height": DESKTOP["height"]})
 
 
 def test_the_pages_work_without_javascript(browser: Browser, board: Board) -> None:

@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
+from evenkeel_agent.network_config import Config
+from evenkeel_agent.network_trial import State
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.store import Store
@@ -40,6 +42,11 @@ from werkzeug.serving import make_server
 
 LIMIT_S = 400
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+WIDTHS = {
+    "wide": 1440,
+    "side": 1024,
+    "no-side": 1023,
+}  # further windows, about the width at which the navigation moves
 # the HTTP status codes of refused forms, which the browser logs as errors
 EXPECTED = ("401", "404", "422", "429", "503")
 
@@ -168,10 +175,23 @@ def main() -> int:
                     11_000 if (size, theme) == ("desktop", "light") else 1500
                 )  # one update at least
                 shot(page, f"overview-{size}-{theme}")
+                if size == "phone":
+                    page.press(".menu", "Enter")
+                    page.locator("#pages").wait_for()
+                    shot(page, f"menu-{size}-{theme}")
+                    page.keyboard.press("Escape")
+                    page.locator("#pages").wait_for(state="hidden")
                 page.goto("/wear")
                 shot(page, f"wear-{size}-{theme}")
                 page.goto("/apps")
         page = pages["desktop", "light"]
+        width, height = SIZES["desktop"]
+        for name, wide in WIDTHS.items():
+            page.set_viewport_size({"width": wide, "height": height})
+            assert page.locator("#pages").is_visible() == (wide >= 1024), name
+            page.wait_for_timeout(300)
+            shot(page, f"apps-{name}-light")
+        page.set_viewport_size({"width": width, "height": height})
         page.wait_for_timeout(6000)
         player = page.locator("[data-app=player]")
         loader = page.locator("[data-app=loader]")
@@ -367,10 +387,12 @@ def main() -> int:
             page.click("[action='/system/backup'] button")
         saved = download.value.path()
         agent.set_host_name("other")
+        agent.network._helper._state = State({"enp1s0": Config()})  # the backup has none
         page.set_input_files("[name=file]", saved)
         page.click("[action='/system/backup/check'] button")
         page.wait_for_selector("text=What changes")
         shot(page, "restore-desktop-light")
+        agent.network._helper._state = State()
         page.goto("/system")
         page.check("[name=confirm]")
         page.click("[action='/system/power-off'] button")

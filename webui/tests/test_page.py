@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scripts of the apps page and the overview, in a real browser and with a fake agent."""
+"""The scripts of the apps page and the overview, and the navigation, in a real browser and with a fake agent."""
 
 from __future__ import annotations
 
@@ -270,3 +270,49 @@ def test_overview_says_that_the_panel_does_not_answer(page: Page) -> None:
     page.route("**/overview/rows", lambda route: route.abort())
     page.clock.run_for(2000)
     expect(page.locator("#offline")).to_be_visible()
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_on_a_phone_the_menu_opens_and_closes_with_the_keyboard(page: Page, script: bool) -> None:
+    """The browser does it, without a script of the panel."""
+    browser = page.context.browser
+    assert browser
+    context = browser.new_context(
+        base_url=page.url.removesuffix("/apps"),
+        viewport={"width": 390, "height": 844},
+        java_script_enabled=script,
+        storage_state=page.context.storage_state(),
+    )
+    context.set_default_timeout(WAIT_MS)
+    phone = context.new_page()
+    phone.goto("/apps")
+    menu, pages = phone.get_by_role("button", name="Menu"), phone.get_by_role("navigation", name="Pages")
+    expect(pages).to_be_hidden()
+    menu.press("Enter")
+    expect(pages).to_be_visible()
+    phone.keyboard.press("Escape")
+    expect(pages).to_be_hidden()
+    expect(menu).to_be_focused()
+    menu.press("Enter")
+    for _ in range(4):
+        phone.keyboard.press("Tab")
+    expect(pages.get_by_role("link", name="Wear")).to_be_focused()
+    phone.keyboard.press("Enter")
+    phone.wait_for_url("**/wear")
+    expect(pages).to_be_hidden()
+    context.close()
+
+
+def test_on_a_desktop_the_navigation_is_a_column_that_stays(page: Page) -> None:
+    pages = page.get_by_role("navigation", name="Pages")
+    for width in (1024, 1280, 1440):
+        page.set_viewport_size({"width": width, "height": 500})
+        expect(page.get_by_role("button", name="Menu")).to_be_hidden()
+        column, main = position(pages), position(page.locator("main"))
+        assert column["x"] + column["width"] <= main["x"]
+        heights = pages.get_by_role("link").evaluate_all("links => links.map(link => link.offsetHeight)")
+        assert len(set(heights)) == 1, "each title needs one line"
+    page.evaluate("scrollTo(0, 300)")
+    expect(pages.get_by_role("link", name="Overview")).to_be_in_viewport()
+    page.set_viewport_size({"width": 1023, "height": 500})
+    expect(pages).to_be_hidden()

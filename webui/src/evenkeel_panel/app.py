@@ -14,6 +14,8 @@ import secrets
 import sqlite3
 import zlib
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -153,7 +155,12 @@ def create_app(
 
     app.jinja_env.globals.update(
         static=Static(static),
-        navigation=lambda: [entry for entry in navigation if may(entry.role)],
+        navigation=lambda: [
+            (group, list(entries))
+            for group, entries in groupby(
+                (entry for entry in navigation if may(entry.role)), attrgetter("group")
+            )
+        ],
         may=may,
         identity=identity,
     )

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 KEY = "evenkeel"
 BEARER = "Bearer "
+# The groups of the navigation, as headings. The first one has none: it is what most users need.
+GROUPS = ("", "Storage", "Board", "Access")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,19 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Nav:
-    """An entry of the navigation. ROLE: the lowest role that sees it. ENDPOINT: its page. ORDER: lowest first."""
+    """An entry of the navigation. ENDPOINT: its page. ROLE: the lowest role that sees it.
+
+    ORDER: lowest first; its hundreds are the number of its group in GROUPS.
+    """
 
     order: int
     title: str
     endpoint: str
     role: str = "viewer"
+
+    @property
+    def group(self) -> str:
+        return GROUPS[self.order // 100]
 
 
 def panel() -> Panel:

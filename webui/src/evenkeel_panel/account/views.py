@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as BaseResponse
 
 blueprint = Blueprint("account", __name__, template_folder="templates")
-NAV = Nav(80, "Your account", "account.page")
+NAV = Nav(310, "Your account", "account.page")
 
 OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
 WHILE_CHANGING = {"account.password", "account.logout"}  # open to a user who must change a first password

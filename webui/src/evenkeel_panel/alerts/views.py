@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenkeel_api.features.alerts import Alerts
 
 blueprint = Blueprint("alerts", __name__, template_folder="templates")
-NAV = Nav(87, "Alerts", "alerts.page", ADMIN)
+NAV = Nav(240, "Alerts", "alerts.page", ADMIN)
 # state → class of its pill, and what the page calls it
 STATES = {
     "off": ("off", "off"),

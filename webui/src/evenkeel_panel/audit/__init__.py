@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from evenkeel_api.features.accounts import Entry
 
 blueprint = Blueprint("audit", __name__, template_folder="templates")
-NAV = Nav(95, "Audit log", "audit.page", ADMIN)
+NAV = Nav(330, "Audit log", "audit.page", ADMIN)
 ROWS = 100  # per page
 
 

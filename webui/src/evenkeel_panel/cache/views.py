@@ -15,7 +15,7 @@ from ..agent import AgentRefused
 from ..context import Nav, call, view
 
 blueprint = Blueprint("cache", __name__, template_folder="templates")
-NAV = Nav(43, "Cache", "cache.page")
+NAV = Nav(120, "Cache", "cache.page")
 # state of the page pool → class of its pill, and what the page calls it
 POOL_STATES = {"on": ("ok", "on"), "idle": ("off", "no directory to protect"), "off": ("bad", "off")}
 # state of a directory → class of its pill, what the page calls it, and what it means or what to do

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from evenkeel_api.features.network import Network
 
 blueprint = Blueprint("network", __name__, template_folder="templates")
-NAV = Nav(70, "Network", "network.page")
+NAV = Nav(210, "Network", "network.page")
 
 
 def _page(

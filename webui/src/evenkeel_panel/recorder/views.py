@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from ..board import View
 
 blueprint = Blueprint("recorder", __name__, template_folder="templates")
-NAV = Nav(50, "Recorder", "recorder.page")
+NAV = Nav(140, "Recorder", "recorder.page")
 FIELDS = ("span", "start", "end", "incident", "format")
 
 blueprint.add_app_template_filter(model.moment, "moment_utc")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from werkzeug.wrappers import Response as BaseResponse
 
 blueprint = Blueprint("system", __name__, template_folder="templates")
-NAV = Nav(83, "System", "system.page")
+NAV = Nav(220, "System", "system.page")
 # page that the browser shows after a restart, by the value `back` of the form
 BACK = {"update": "/update", "system": "/system"}
 

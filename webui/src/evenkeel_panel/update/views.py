@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from evenkeel_api.features.update import Bundle, Update
 
 blueprint = Blueprint("update", __name__, template_folder="templates")
-NAV = Nav(85, "Updates", "update.page", ADMIN)
+NAV = Nav(230, "Updates", "update.page", ADMIN)
 # state → class of its pill, and what the page calls it
 STATES = {
     "idle": ("ok", "no update is running"),

@@ -13,7 +13,7 @@ from ..agent import AgentRefused
 from ..context import Nav, call
 
 blueprint = Blueprint("users", __name__, template_folder="templates")
-NAV = Nav(90, "Users", "users.page", ADMIN)
+NAV = Nav(320, "Users", "users.page", ADMIN)
 
 
 @blueprint.get("/users")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 blueprint = Blueprint("validation", __name__, template_folder="templates")
-NAV = Nav(45, "Validation", "validation.page")
+NAV = Nav(130, "Validation", "validation.page")
 TYPES = {"json": "application/json", "html": "text/html"}
 
 blueprint.add_app_template_filter(model.utc, "utc_minute")

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..board import View
 
 blueprint = Blueprint("wear", __name__, template_folder="templates")
-NAV = Nav(40, "Wear", "wear.page")
+NAV = Nav(110, "Wear", "wear.page")
 # The panel alone compares the wear with the limit. So the limit is in settings.db, and the agent does not know it.
 LIMIT_KEY = "wear_limit_percent"
 
