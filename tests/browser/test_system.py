@@ -56,6 +56,16 @@ def test_a_restore_shows_its_changes_and_makes_them(page: Page, board: Board, tm
     assert board.run("ekctl weight player") == before
 
 
+def test_a_backup_of_ekctl_has_the_settings_of_the_board(board: Board) -> None:
+    """With the real helpers, polkit and sandboxes. Only root may read the file."""
+    board.run("rm -f /run/backup.json; ekctl backup /run/backup.json")
+    assert board.run("stat -c %a:%U /run/backup.json") == "600:root"
+    assert "nothing" in board.run("ekctl restore /run/backup.json --check")
+    status, text = board.try_run("ekctl backup /run/backup.json")
+    assert (status, "File exists" in text) == (1, True)
+    board.run("rm /run/backup.json")
+
+
 def test_a_file_that_is_no_backup_is_refused(page: Page, tmp_path: Path) -> None:
     (tmp_path / "photo.json").write_text("no backup")
     page.goto("/system")

@@ -227,7 +227,8 @@ METHODS = (
         "RemoveApp",
         MANAGE_APPS,
         ADMIN,
-        "Removes an app that `AddApp` has added, with its saved weight and fixed share. Its unit keeps running.",
+        "Removes an app that `AddApp` has added, with its saved weight, fixed share and priority directories. Its unit keeps"
+        " running.",
         AppName,
         errors=(UnknownApp, Conflict, *ANY),
         changes=True,
