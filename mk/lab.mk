@@ -48,7 +48,8 @@ LAB_KERNEL := $(foreach m,$(MODULE_NAMES),$(K)/module-lab/$(m).ko)
 bench-kernels: $(TOOLROOT) $(if $(and $(QUICK),$(if $(BASELINES),,1)),,$(LAB_KERNEL))
 	@for version in $(if $(QUICK),,$(BENCH_KERNELS)); do $(MAKE) --no-print-directory module KERNEL=$$version; done
 	$(if $(QUICK),:,$(MAKE) --no-print-directory kernel KERNEL=5.10)
-run-bench: $(LAB_NEEDS) bench-kernels
+# The guest of the rows panel.*, which are deep, is the board's image.
+run-bench: $(LAB_NEEDS) $(if $(DEEP),$(IMAGE_FILE)) bench-kernels
 	@$(call stage,bench,2000)
 	cd tests/lab
 	$(ENTER) python3 -m lab bench $(if $(QUICK),--quick) $(if $(BASELINES),--baselines) $(if $(DEEP),--deep) $(BENCH_OPTIONS)

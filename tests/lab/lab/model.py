@@ -35,6 +35,7 @@ class Device:
     - `slices`: the number of equal ranges of addresses for which the device counts
       its I/O separately. 0: it does not count.
     - `capacity_mb`: its size in MiB.
+    - `board`: the QEMU disk is the board's image, which the guest only reads (lab.board).
     - `about`: the device in words, for descriptions of experiments.
     """
 
@@ -46,6 +47,7 @@ class Device:
     slices: int = 0
     capacity_mb: int = 65536
     about: str = ""
+    board: bool = False
 
 
 def flashsim(preset: str, *, slices: int = 8, capacity_mb: int = 65536, **override: int | str) -> Device:

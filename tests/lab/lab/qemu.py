@@ -58,6 +58,7 @@ class Machine:
     - `timeout`: the longest run in seconds of host time.
     - `drive_mb`: size of a virtio disk. QEMU throttles it by `throttle`, always on the
       host's clock.
+    - `disk`: the file of a virtio disk that the guest only reads.
     - `seed`: the source of all randomness of a guest on the virtual clock, for example
       of the kernel's load address and of the UUIDs that mke2fs generates.
     """
@@ -70,6 +71,7 @@ class Machine:
     drive_mb: int = 0
     throttle: Mapping[str, int] = field(default_factory=dict)
     seed: int = 1
+    disk: Path | None = None
 
     def command(
         self, initramfs: Path, serial: Path, report: Path, drive: Path, append: str = ""
@@ -88,6 +90,11 @@ class Machine:
             argv += [
                 "-drive", f"file={drive},format=raw,if=none,id=d,cache=unsafe,werror=report{limits}",
                 "-device", "virtio-blk-pci,drive=d,num-queues=1",
+            ]  # fmt: skip
+        if self.disk:
+            argv += [
+                "-drive", f"file={self.disk},format=raw,if=none,id=r,readonly=on",
+                "-device", "virtio-blk-pci,drive=r",
             ]  # fmt: skip
         return argv
 

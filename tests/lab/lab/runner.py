@@ -16,7 +16,8 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab import coefficients, initramfs, kernels, qemu, schedulers
+from lab import board, coefficients, initramfs, kernels, qemu, schedulers
+from lab.board import Board
 from lab.kernels import TOP, Kernel, digest
 from lab.model import Experiment, Figure, LabError, Output
 from lab.schedulers import Scheduler
@@ -152,8 +153,22 @@ def _coefficients(lab: Lab, job: Job, kernel: Kernel) -> Mapping[str, int]:
     )
 
 
-def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path) -> None:
-    """Write the guest's initramfs."""
+def _board(job: Job, kernel: Kernel) -> Board | None:
+    """The board's image, if the job's guest is a board. Raises LabError."""
+    e = job.experiment
+    if e.device is None or not e.device.board:
+        return None
+    if job.scheduler != e.subject:
+        raise LabError(
+            f"the guest is a board, which sets its own scheduler; it cannot run with {job.scheduler}"
+        )
+    return board.find(kernel)
+
+
+def _archive(
+    lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Path, more: Mapping[str, str]
+) -> None:
+    """Write the guest's initramfs. MORE: files in addition to those of the experiment."""
     e = job.experiment
     _check_preset(e)
     needs = kernel.with_needs(_wanted(e))
@@ -161,6 +176,7 @@ def _archive(lab: Lab, job: Job, kernel: Kernel, scheduler: Scheduler, image: Pa
         "/init": (Path(__file__).parent / "guest.sh").read_text(),
         "/experiment.sh": e.script,
         **e.files,
+        **more,
     }
     paths = {name: path for name, (path, _) in needs.items()}
     if scheduler.source:
@@ -288,13 +304,15 @@ def _host() -> str:
     return f"{platform.node()} {model.group(1) if model else platform.machine()}"
 
 
-def _key(machine: qemu.Machine, image: Path, append: str) -> str:
-    """The hash of all inputs of a guest: archive, kernel, emulator, firmware and arguments."""
+def _key(machine: qemu.Machine, image: Path, append: str, disk: str = "") -> str:
+    """The hash of all inputs of a guest: archive, kernel, emulator, firmware, arguments, and the DISK's digest."""
     nowhere = Path("-")
     inputs = [
         hashlib.sha256(image.read_bytes()).hexdigest(), digest(machine.kernel), qemu.version(), qemu.firmware(),
-        *replace(machine, kernel=nowhere).command(nowhere, nowhere, nowhere, nowhere, append),
-        str(machine.drive_mb), _host() if machine.icount_shift is None else "",
+        *replace(machine, kernel=nowhere, disk=machine.disk and nowhere).command(
+            nowhere, nowhere, nowhere, nowhere, append
+        ),
+        str(machine.drive_mb), _host() if machine.icount_shift is None else "", *([disk] if disk else []),
     ]  # fmt: skip
     return hashlib.sha256("\0".join(inputs).encode()).hexdigest()[:32]
 
@@ -303,16 +321,18 @@ def _run(lab: Lab, job: Job) -> Result:
     e = job.experiment
     scheduler = schedulers.find(job.scheduler, lab.extra)
     kernel = _kernel(lab, job, scheduler)
+    found = _board(job, kernel)
     lab.workdir.mkdir(parents=True, exist_ok=True)
     # An unnamed file disappears even if the lab is killed, and two labs do not share it.
     with tempfile.TemporaryFile(dir=lab.workdir) as archive:
         image = Path(f"/proc/self/fd/{archive.fileno()}")
-        _archive(lab, job, kernel, scheduler, image)
+        _archive(lab, job, kernel, scheduler, image, found.files() if found else {})
         machine = qemu.Machine(
             kernel.image, e.memory, e.cpus, e.icount_shift if e.clock == "virtual" else None, e.timeout,
             e.device.drive_mb if e.device else 0, e.device.throttle if e.device else {}, job.seeded(lab),
+            found.image if found else None,
         )  # fmt: skip
-        kept = lab.cache / f"{_key(machine, image, e.append)}.json"
+        kept = lab.cache / f"{_key(machine, image, e.append, found.digest if found else '')}.json"
 
         def produce() -> Result:
             if not lab.fresh and (known := _kept(job, kept)):
@@ -340,6 +360,7 @@ def check(lab: Lab, jobs: Iterable[Job]) -> None:
             _check_preset(job.experiment)
             scheduler = schedulers.find(job.scheduler, lab.extra)
             kernel = _kernel(lab, job, scheduler)
+            _board(job, kernel)
             own = [scheduler.module] if scheduler.module and not scheduler.source else []
             for module in [*_wanted(job.experiment), *own]:
                 if (kernel, module) not in seen:

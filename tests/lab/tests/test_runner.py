@@ -49,7 +49,7 @@ def guests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Guests:
     monkeypatch.setattr(qemu, "version", lambda: "an emulator")
     monkeypatch.setattr(qemu, "run", found.run)
 
-    def archive(lab: Lab, job: Job, kernel: object, scheduler: object, image: Path) -> None:
+    def archive(lab: Lab, job: Job, kernel: object, scheduler: object, image: Path, more: object) -> None:
         image.parent.mkdir(parents=True, exist_ok=True)
         image.write_text(f"{job.experiment.script} {job.scheduler}")
 

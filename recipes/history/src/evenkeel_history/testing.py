@@ -42,20 +42,23 @@ def busy(seed: int, ms: int = 60_000, apps: list[str] = APPS) -> Period:
     return result.period()
 
 
-def fill(store: Store, end: int, apps: list[str] = APPS) -> None:
-    """Fill STORE with the rows of all tiers that it would have after two years that end at END (seconds since 1970)."""
+def fill(store: Store, end: int, apps: list[str] = APPS, kinds: int = 12) -> None:
+    """Fill STORE with the rows of all tiers that it would have after two years that end at END (seconds since 1970).
+
+    Each tier has KINDS different rows, which repeat.
+    """
     db, last = store._db, 0
     assert db is not None
     nexts, lasts = dict(store._next), dict(store._lasts)
     db.execute("BEGIN")
     for number, tier in enumerate(TIERS):
-        pool = [pack(busy(seed, tier.seconds * 1000, apps), 9) for seed in range(12)]
+        pool = [pack(busy(seed, tier.seconds * 1000, apps), 9) for seed in range(kinds)]
         begin = end - tier.rows * tier.seconds
         for row in range(tier.rows):
             if number:
                 # the last finer row that this row covers; the newest row covers up to the newest finer row
                 last = max(TIERS[number - 1].rows - (tier.rows - 1 - row), 0)
-            store._insert(db, tier, nexts, begin + row * tier.seconds, last, pool[row % 12])
+            store._insert(db, tier, nexts, begin + row * tier.seconds, last, pool[row % kinds])
         lasts[tier.table] = last
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # empties the WAL, which is never so large in the service

@@ -269,13 +269,13 @@ def experiment(name: str, case: Case) -> Experiment:
 CUTS = 50
 
 
-def removable(preset: str, **override: int) -> Device:
-    """A flash model whose power can be cut. Such a device is created in configfs."""
-    at = "/sys/kernel/config/flashsim/x"
+def removable(preset: str, *, name: str = "x", **override: int) -> Device:
+    """A flash model whose power can be cut. Such a device is created in configfs, and may have any name."""
+    at = f"/sys/kernel/config/flashsim/{name}"
     values = {"preset": preset, **override, "power": 1}
     lines = ["load flashsim", f"mkdir {at} || fail 'cannot make a device'"]
     lines += [f"echo {v} > {at}/{k} || fail 'cannot set {k}'" for k, v in values.items()]
-    return Device("x", "\n".join(lines), ("flashsim",), capacity_mb=override["capacity_mb"])
+    return Device(name, "\n".join(lines), ("flashsim",), capacity_mb=override["capacity_mb"])
 
 
 # Each cut happens 0.3 to 1.5 s after recording starts; of each eight, one happens earlier. The recorder writes a batch each
