@@ -699,12 +699,41 @@ def test_systemd_sets_memory_low(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         memory.set_low(0)
 
 
-@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(0, 1 << 26))
-def test_the_pools_have_at_most_half_of_the_memory(total: int, free: int, readahead: int) -> None:
-    found = memory.settings({"MemTotal": total, "MemFree": free}, readahead)
+ZONES = """Node 0, zone      DMA
+  pages free     3840
+        min      66
+        high     98
+  pagesets
+    cpu: 0
+              high:  378
+              high_min: 11
+Node 0, zone    DMA32
+        high     1504
+"""
+
+
+def test_the_reserve_is_the_high_watermarks_of_all_zones() -> None:
+    assert memory.reserve(ZONES) == (98 + 1504) * PAGE
+    assert memory.reserve("high\nhigh x\nhigh 1 2\n") == 0
+
+
+def test_memory_that_the_kernel_keeps_free_is_not_part_of_the_cache(board: Board) -> None:
+    """Otherwise the protected pool may grow to more pages than the cache can have, and other files get none."""
+    before = board.start().state().limit_bytes
+    board.memory(MEMORY // 2)
+    (board.root / "proc/zoneinfo").write_text(ZONES)
+    board.tick()
+    assert board.service.state().limit_bytes == before - (98 + 1504) * PAGE
+
+
+@given(st.integers(0, 1 << 40), st.integers(0, 1 << 40), st.integers(0, 1 << 26), st.integers(0, 1 << 40))
+def test_the_pools_have_at_most_half_of_the_memory(
+    total: int, free: int, readahead: int, kept_free: int
+) -> None:
+    found = memory.settings({"MemTotal": total, "MemFree": free}, readahead, kept_free)
     most = max(total // 2, memory.LEAST_BLOCKS * PAGE)
     assert 0 < (found.blocks - found.normal_min) * PAGE <= most
-    assert found.blocks * PAGE <= max(free, memory.LEAST_BLOCKS * PAGE)
+    assert found.blocks * PAGE <= max(free - kept_free, memory.LEAST_BLOCKS * PAGE)
 
 
 # pure functions

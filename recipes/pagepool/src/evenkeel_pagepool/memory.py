@@ -48,12 +48,22 @@ def meminfo(text: str) -> dict[str, int]:
     return {row[0]: int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
 
 
-def settings(sizes: dict[str, int], readahead: int) -> Settings:
-    """The settings of the controller for a board with the memory SIZES. READAHEAD: the largest one, in bytes.
+def reserve(text: str) -> int:
+    """The memory that the kernel keeps free, in bytes: the high watermarks in TEXT, the content of /proc/zoneinfo."""
+    rows = (line.split() for line in text.splitlines())
+    return PAGE * sum(int(row[1]) for row in rows if len(row) == 2 and row[0] == "high" and row[1].isdigit())
 
-    A cache cannot be larger than the memory that is free or has files now. So S_target shrinks when apps need memory.
+
+def settings(sizes: dict[str, int], readahead: int, kept_free: int = 0) -> Settings:
+    """The settings of the controller for a board with the memory SIZES.
+
+    READAHEAD: the largest one, in bytes. KEPT_FREE: the memory that the kernel keeps free, in bytes.
+
+    A cache cannot be larger than the memory that has files now, or that is free and may be used. So S_target shrinks when
+    apps need memory.
     """
-    cache = sizes.get("MemFree", 0) + sizes.get("Active(file)", 0) + sizes.get("Inactive(file)", 0)
+    free = max(0, sizes.get("MemFree", 0) - kept_free)
+    cache = free + sizes.get("Active(file)", 0) + sizes.get("Inactive(file)", 0)
     blocks = max(min(sizes.get("MemTotal", 0) // LARGEST_PART, cache) // PAGE, LEAST_BLOCKS)
     return mixed(blocks, min(-(-readahead // PAGE), blocks // READAHEAD_PART))
 

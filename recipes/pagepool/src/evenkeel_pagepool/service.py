@@ -175,7 +175,9 @@ class Service:
         """Do what is due. It never fails, except with the PermissionError of _open(), which ends the process."""
         if self.now_s() >= self._retry_s:
             self._read_apps()
-        self._control = memory.settings(self._sizes(), memory.largest_readahead(self.settings.root))
+        readahead = memory.largest_readahead(self.settings.root)
+        kept_free = memory.reserve(self._read("/proc/zoneinfo"))
+        self._control = memory.settings(self._sizes(), readahead, kept_free)
         self._open()
         if self._device:
             try:
@@ -298,11 +300,15 @@ class Service:
             self._low_problem = Message("pool-not-limited", reason=why(error))
 
     def _sizes(self) -> dict[str, int]:
+        return memory.meminfo(self._read("/proc/meminfo"))
+
+    def _read(self, path: str) -> str:
+        """The content of the file PATH; "" if it cannot be read."""
         try:
-            with open(self.settings.path("/proc/meminfo"), encoding="ascii") as file:  # noqa: PTH123
-                return memory.meminfo(file.read())
+            with open(self.settings.path(path), encoding="ascii") as file:  # noqa: PTH123
+                return file.read()
         except (OSError, ValueError):
-            return {}
+            return ""
 
     def _size(self) -> int:
         text = read_line(f"{self._cgroup}/memory.current")
