@@ -4,5 +4,7 @@
 import sys
 from pathlib import Path
 
-# evenkeel_report, which the lab shares with ek-validate. The lab is not installed: it runs from the source tree.
-sys.path.append(str(Path(__file__).resolve().parents[3] / "recipes/validate/src"))
+# evenkeel_report, which the lab shares with ek-validate, and the simulator of evenkeel_pagepool, which needs evenkeel_common of
+# the agent. The lab is not installed: it runs from the source tree.
+_RECIPES = Path(__file__).resolve().parents[3] / "recipes"
+sys.path += [str(_RECIPES / name / "src") for name in ("validate", "pagepool", "agent")]

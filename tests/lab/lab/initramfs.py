@@ -32,12 +32,16 @@ def _copy(source: Path, tree: Path, where: Path) -> None:
         target.chmod(0o755)
 
 
-def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]) -> None:
+def build(
+    out: Path, *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str],
+    copies: Mapping[Path, Path] | None = None,
+) -> None:  # fmt: skip
     """Write a cpio archive to `out`.
 
     - `programs`: paths, or names to look up on PATH.
     - `modules`: copied to /modules under their file names.
     - `files`: absolute path in the guest → text. /init and files in /bin are executable.
+    - `copies`: absolute path in the guest → file of the host, which is copied with its libraries.
 
     Raises LabError when an input is missing and OSError when writing fails. Then
     no partial archive is left.
@@ -45,15 +49,16 @@ def build(out: Path, *, programs: Iterable[str], modules: Iterable[Path], files:
     part = out.with_suffix(".part")
     try:
         with part.open("wb") as stream:
-            pack(stream, programs=programs, modules=modules, files=files)
+            pack(stream, programs=programs, modules=modules, files=files, copies=copies)
         os.replace(part, out)
     finally:
         part.unlink(missing_ok=True)
 
 
 def pack(
-    stream: IO[bytes], *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str]
-) -> None:
+    stream: IO[bytes], *, programs: Iterable[str], modules: Iterable[Path], files: Mapping[str, str],
+    copies: Mapping[Path, Path] | None = None,
+) -> None:  # fmt: skip
     """Like build(), but writes to an open file."""
     with tempfile.TemporaryDirectory(prefix="lab-initramfs-") as scratch:
         tree = Path(scratch)
@@ -64,13 +69,17 @@ def pack(
             raise LabError("busybox is not on PATH (package busybox-static)")
         _copy(Path(busybox), tree, Path("/bin/busybox"))
         (tree / "bin/sh").symlink_to("busybox")
+        wanted = dict(copies or {})
         for program in programs:
             found = shutil.which(program)
             if found is None:
                 raise LabError(f"program {program!r} is not on PATH")
-            _copy(Path(found), tree, Path("/bin") / Path(program).name)
-            for lib in libraries(Path(found)):
-                _copy(lib, tree, lib)
+            wanted[Path("/bin") / Path(program).name] = Path(found)
+        for where, source in wanted.items():
+            _copy(source, tree, where)
+            if source.suffix != ".py":
+                for lib in libraries(source):
+                    _copy(lib, tree, lib)
         for module in modules:
             if not module.is_file():
                 raise LabError(f"kernel module {module} does not exist")

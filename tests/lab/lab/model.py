@@ -124,6 +124,7 @@ class Experiment:
     - `programs`, `modules`: what the script needs in addition to busybox, the
       device's modules and the scheduler.
     - `files`: text files of the guest, by path.
+    - `python`: the modules that the guest's Python scripts import (lab/python.py). Empty: no Python.
     - `memory`: in MiB.
     - `icount_shift`: on the virtual clock one instruction takes 2**icount_shift ns.
     - `limit`: the longest run, in seconds of guest time; `timeout`: in host time.
@@ -151,6 +152,7 @@ class Experiment:
     programs: tuple[str, ...] = ("fio",)
     modules: tuple[str, ...] = ()
     files: Mapping[str, str] = field(default_factory=dict)
+    python: tuple[str, ...] = ()
     memory: int = 1024
     cpus: int = 1
     clock: Clock = "virtual"

@@ -16,7 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from lab import board, coefficients, initramfs, kernels, qemu, schedulers
+from lab import board, coefficients, initramfs, kernels, python, qemu, schedulers
 from lab.board import Board
 from lab.kernels import TOP, Kernel, digest
 from lab.model import Experiment, Figure, LabError, Output
@@ -203,9 +203,10 @@ def _archive(
     # An archive has up to 64 MB. pack() first collects its files in a temporary folder, which may be on the same disk.
     qemu.need_space(lab.workdir, job.name, 2 * 64 + qemu.OUTPUT_MB)
     programs = [_program(lab, p) for p in e.programs]
+    copies = python.files(e.python) if e.python else {}
     try:
         with image.open("wb") as stream:
-            initramfs.pack(stream, programs=programs, modules=paths.values(), files=files)
+            initramfs.pack(stream, programs=programs, modules=paths.values(), files=files, copies=copies)
     except OSError as error:
         raise LabError(f"{job.name}: cannot write its archive to {lab.workdir}: {error.strerror}") from error
 

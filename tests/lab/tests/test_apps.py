@@ -17,7 +17,7 @@ from lab import experiments, scripts
 from lab.experiments import apps, stacks
 from lab.model import LabError, Output
 
-OURS = {n: e for n, e in experiments.load().items() if n.startswith("app.")}
+OURS = {n: e for n, e in experiments.load().items() if n.startswith(("app.", "pool."))}
 
 
 # ---- scripts
@@ -40,7 +40,7 @@ def test_a_value_arrives_as_it_is_and_a_guests_variable_is_replaced() -> None:
 
 
 def test_every_script_is_used_and_has_its_first_line() -> None:
-    used = {f for e in OURS.values() for f in e.files}
+    used = {f for e in experiments.load().values() for f in e.files}
     for file in scripts.FOLDER.glob("*.sh"):
         assert f"/guest/{file.name}" in used
         # tests/lint finds scripts by this line

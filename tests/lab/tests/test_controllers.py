@@ -98,7 +98,7 @@ class Boots:
         def find(version: str, variant: str = "board") -> kernels.Kernel:
             return kernels.Kernel(version, tmp_path / version, variant)
 
-        def pack(stream: Any, *, programs: object, modules: object, files: Mapping[str, str]) -> None:
+        def pack(stream: Any, *, files: Mapping[str, str], **others: object) -> None:
             stream.write(json.dumps(dict(files)).encode())
 
         def boot(machine: qemu.Machine, image: Path, workdir: Path, name: str, append: str = "") -> Output:
