@@ -152,7 +152,12 @@ def newer(factory: Factory) -> Path:
 
 
 def state(visitor: Visitor) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(visitor.get("/update.json"))
+    """The state of updates. Asks again while RAUC starts, which takes longer than the agent waits if the host is busy."""
+    for _ in range(6):
+        found: dict[str, Any] = json.loads(visitor.get("/update.json"))
+        if found["state"] != "unavailable":
+            break
+        time.sleep(5)
     return found
 
 
@@ -334,10 +339,7 @@ def test_an_update_that_does_not_start_is_rolled_back(
         tries += 1
         assert missing == "panel", "the board booted without kernel or init"
         assert tries <= 3, "the boot loader tries the broken slot for ever"
-        shown = json.loads(board.run("ekctl update --json"))
-        assert shown["state"] == "unconfirmed", shown
-        # until the last start, the boot loader takes this slot again
-        assert slots(shown)[other]["next"] is (tries < 3)
+        assert grubenv(board)[f"{other}_TRY"] == str(tries)
         # Nobody is there: the board restarts by itself.
     assert tries == (3 if missing == "panel" else 0)
     board.health()
