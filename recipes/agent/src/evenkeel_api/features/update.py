@@ -163,5 +163,6 @@ METHODS = (
         request=Reset,
         errors=(Conflict, *ANY),
         changes=True,
+        no_token=True,
     ),
 )
