@@ -182,9 +182,8 @@ evenkeel_settle_rootfs() {
     # Other contents have another identity, also if the version is the same: slot-good then knows that they are
     # new. This may also run twice on the same root file system.
     release=${IMAGE_ROOTFS}${nonarch_libdir}/os-release
-    if [ -e $release ]; then
-        sed -i '/^BUILD_ID=/d' $release
-        identity=$(tar -C ${IMAGE_ROOTFS} --sort=name --mtime=@0 --numeric-owner -cf - . | sha256sum | cut -c1-16)
-        echo "BUILD_ID=$identity" >> $release
-    fi
+    [ -e $release ] || bbfatal "the image has no ${nonarch_libdir}/os-release, and without it no slot is confirmed: install os-release"
+    sed -i '/^BUILD_ID=/d' $release
+    identity=$(tar -C ${IMAGE_ROOTFS} --sort=name --mtime=@0 --numeric-owner -cf - . | sha256sum | cut -c1-16)
+    echo "BUILD_ID=$identity" >> $release
 }

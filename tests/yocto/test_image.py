@@ -179,6 +179,9 @@ def settle(
         *(["var/lib/thing"] if var else []),
     ):
         (root / folder).mkdir(parents=True, exist_ok=True)
+    release = root / "usr/lib/os-release"
+    if not release.exists():
+        release.write_text("ID=poky\n")
     for name in units:
         ours = TOP / "recipes/image/data/rootfs" / UNITS / name
         (root / UNITS / name).write_text(ours.read_text() if ours.exists() else "[Unit]\n")
@@ -339,8 +342,6 @@ def test_other_contents_have_another_identity(tmp_path: Path) -> None:
     found = []
     for content in ("1", "1", "2"):
         release.parent.mkdir(parents=True, exist_ok=True)
-        if not release.exists():
-            release.write_text("ID=poky\n")
         (tmp_path / "root/usr/lib/thing").write_text(content)
         assert settle(tmp_path, ["bzImage-6.12.80"]).returncode == 0
         found.append(release.read_text())

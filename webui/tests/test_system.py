@@ -162,25 +162,24 @@ def test_restart_and_power_off(admin: Browser, agent: FakeAgent) -> None:
     assert changes(agent) == ["Restart", "PowerOff"]
 
 
-def test_a_factory_reset_needs_the_name_of_the_board(admin: Browser, agent: FakeAgent) -> None:
+def test_a_factory_reset(admin: Browser, agent: FakeAgent) -> None:
     resets = lambda: [call for call in agent.calls if call.startswith("FactoryReset")]  # noqa: E731
-    for wrong in ({}, {"name": ""}, {"name": "other", "recordings": "erase"}):
-        answer = admin.post("/system/reset", "/system", **wrong)
-        assert answer.status_code == 422
-        assert f"Type its name, {agent.system.name}, to confirm" in answer.text
-    assert resets() == []
-    answer = admin.post("/system/reset", "/system", name=f" {agent.system.name} ")
+    answer = admin.post("/system/reset", "/system", password=PASSWORD)
     assert "The board is reset" in answer.text
-    admin.post("/system/reset", "/system", name=agent.system.name, recordings="erase")
-    assert resets() == ["FactoryReset True", "FactoryReset False"]
+    admin.post("/system/reset", "/system", password=PASSWORD, recordings="erase")
+    assert resets() == [f"FactoryReset True {PASSWORD}", f"FactoryReset False {PASSWORD}"]
 
 
 def test_a_factory_reset_that_is_refused(admin: Browser, agent: FakeAgent) -> None:
-    name = agent.system.name
+    agent.refuse = refused("WrongPassword", "the present password is wrong")
+    answer = admin.post("/system/reset", "/system", password=PASSWORD)
+    assert answer.status_code == 401
+    assert "The present password is wrong" in answer.text
+    assert admin.get("/system").status_code == 200, "the session goes on"
     agent.refuse = refused(
         "Conflict", "the board was not reset, and nothing is lost: an installation is running"
     )
-    answer = admin.post("/system/reset", "/system", name=name)
+    answer = admin.post("/system/reset", "/system", password=PASSWORD)
     assert answer.status_code == 409
     assert "nothing is lost: an installation is running" in answer.text
 
@@ -215,7 +214,7 @@ def test_roles(admin: Browser, agent: FakeAgent) -> None:
         for path in ("name", "time-zone", "time-servers", "restart", "power-off", "reset"):
             assert f'action="/system/{path}"' not in page
         for path in ("name", "time-zone", "time-servers", "restart", "power-off", "reset"):
-            fields = {"name": agent.system.name, "zone": "UTC", "servers": "", "confirm": "yes"}
+            fields = {"name": "x", "zone": "UTC", "servers": "", "confirm": "yes"}
             assert each.post(f"/system/{path}", "/apps", **fields).status_code == 403, path
     assert changes(agent) == []
     assert "/system/journal" not in viewer.get("/system").text

@@ -6,7 +6,7 @@ SUMMARY:${PN}-board = "Packages that an image with Evenkeel's partitions needs"
 SUMMARY:${PN}-demo = "A player and a loader on one device"
 DESCRIPTION = "\
     The whole appliance, or parts of it: the panel, the packages that an image with our \
-    partitions also needs (a slot is confirmed only if the panel runs), and the demo. \
+    partitions also needs, and the demo. \
 "
 
 PACKAGE_ARCH = "${MACHINE_ARCH}"

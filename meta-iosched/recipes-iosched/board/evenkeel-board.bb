@@ -44,14 +44,16 @@ FILES:${PN} += "\
 "
 
 # preinit needs e2fsck, mount and umount; slot-good needs grub-editenv; factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
-# The tools of the health checks (cksum, timeout) are those of BusyBox or coreutils, which every image has.
+# The health checks need cksum and timeout, which poky's BusyBox does not have, and slot-good needs os-release.
 RDEPENDS:${PN} = "\
     bash \
+    coreutils \
     e2fsprogs-e2fsck \
     e2fsprogs-mke2fs \
     evenkeel-conf-fstab \
     evenkeel-conf-mkfs \
     grub-editenv \
+    os-release \
     util-linux-blkdiscard \
     util-linux-mount \
     util-linux-umount \

@@ -163,18 +163,33 @@ def test_the_agent_may_restart_the_board_and_switch_it_off() -> None:
     assert decision(login + "reboot", {}, None, user="evenkeel-panel") == "not handled"
 
 
+RESET_FILE = "/usr/lib/systemd/system/evenkeel-factory-reset@.service"
+
+
 def test_the_agent_may_order_a_factory_reset() -> None:
     for what in ("keep", "all", "none"):
-        details = {"unit": f"evenkeel-factory-reset@{what}.service", "verb": "start"}
-        assert decision(MANAGE, details, None) == "yes"
-        assert decision(MANAGE, details | {"verb": "set-property"}, None) == "no"
-        assert decision(MANAGE, details, None, user="evenkeel-panel") == "not handled"
+        unit = f"evenkeel-factory-reset@{what}.service"
+        shown = APP | {"Id": unit, "Slice": "system.slice", "FragmentPath": RESET_FILE}
+        answers = {verb: decision(MANAGE, {"unit": unit, "verb": verb}, shown) for verb in VERBS}
+        assert answers == {"set-property": "no", "start": "yes", "stop": "yes"}
+        details = {"unit": unit, "verb": "start"}
+        assert decision(MANAGE, details, shown, user="evenkeel-panel") == "not handled"
+        # For polkit, a transient unit of this name would look the same.
+        for other in (
+            {"Transient": "yes"},
+            {"FragmentPath": ""},
+            {"FragmentPath": "/run/systemd/transient/x"},
+            {"Id": "x"},
+        ):
+            assert decision(MANAGE, details, shown | other) == "no"
+        assert decision(MANAGE, details, None) == "no"
     for unit in (
         "evenkeel-factory-reset@x.service",
         "evenkeel-factory-reset@keep.service.service",
         "x@keep.service",
     ):
-        assert decision(MANAGE, {"unit": unit, "verb": "start"}, None) == "no"
+        shown = APP | {"Id": unit, "Slice": "system.slice", "FragmentPath": RESET_FILE}
+        assert decision(MANAGE, {"unit": unit, "verb": "start"}, shown) == "no"
 
 
 def test_the_agent_may_set_name_zone_and_time_servers() -> None:

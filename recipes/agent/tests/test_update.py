@@ -12,6 +12,7 @@ from evenkeel_agent.bus import CallError
 from evenkeel_agent.caller import Caller
 from evenkeel_api import interface
 from evenkeel_api.features.update import Update
+from test_accounts import PASSWORD, PanelClient
 
 SLOTS = {"rootfs.0": "A", "rootfs.1": "B"}
 CODE = "org.gtk.GDBus.UnmappedGError.Quark._g_2dio_2derror_2dquark.Code30"
@@ -228,6 +229,9 @@ async def test_failed_health_checks_say_why_a_slot_is_not_confirmed(board: Harne
         "slot A was not confirmed because the health check network failed: eth0 is missing",
     ]
     assert notes[2].startswith("slot A (version 9.0.0) was not confirmed in three starts")
+    # A later version in the same slot may have ended before its checks.
+    write(board.root / "var/lib/evenkeel-health/A", "version 8.0.0\nfailed trial network eth0 is missing\n")
+    assert not any("network" in note["text"] for note in (await board.call("GetUpdate"))["problem"])
 
 
 @on_board
@@ -390,13 +394,18 @@ async def resettable(board: Harness) -> tuple[FakeRauc, FakeLogin]:
     rauc = await rauc_up(board)
     login = FakeLogin(await board.connect())
     assert await login.bus.own(login.name)
+    (board.root / "proc").mkdir(exist_ok=True)
+    write(board.root / "proc/cmdline", "rauc.slot=B evenkeel.reset=none\n")
     await board.agent_up()
     answer = board.systemd.answer
 
     async def start(message: Message) -> tuple[str, list[Any]]:
-        if message.member == "StartUnit" and str(message.body[0]).startswith("evenkeel-factory-reset@"):
-            assert login.count("Reboot") == 0, "the order comes first"
-            rauc.grubenv(RESET=str(message.body[0]).partition("@")[2].removesuffix(".service"))
+        unit = str(message.body[0]) if message.body else ""
+        if unit.startswith("evenkeel-factory-reset@"):
+            if message.member == "StartUnit":
+                assert login.count("Reboot") == 0, "the order comes first"
+                what = unit.partition("@")[2].removesuffix(".service")
+                rauc.grubenv(RESET="" if what == "none" else what)
             return "o", ["/org/freedesktop/systemd1/job/1"]
         return await answer(message)
 
@@ -407,7 +416,7 @@ async def resettable(board: Harness) -> tuple[FakeRauc, FakeLogin]:
 @on_board
 async def test_a_factory_reset(board: Harness) -> None:
     rauc, login = await resettable(board)
-    await board.call("FactoryReset", True)
+    await board.call("FactoryReset", True, "")
     assert (rauc.boot["RESET"], login.count("Reboot")) == ("keep", 1)
 
 
@@ -424,14 +433,22 @@ async def test_a_factory_reset_with_the_recordings_by_ekctl(board: Harness) -> N
 
 
 @on_board
-async def test_no_factory_reset_during_an_installation(board: Harness) -> None:
-    rauc, _ = await resettable(board)
+async def test_no_factory_reset_while_it_could_go_wrong(board: Harness) -> None:
+    """During an installation; if another version starts next; and if the boot loader does not pass the order on."""
+    rauc, login = await resettable(board)
     await board.call("GetUpdate")
     rauc.operation = "installing"
-    error = await board.refused("FactoryReset", True)
+    error = await board.refused("FactoryReset", True, "")
     assert error.name == ERROR + "Conflict"
     assert error.text.startswith("the board was not reset, and nothing is lost: an installation is running")
+    rauc.operation = "idle"
+    rauc.grubenv(ORDER="A B")
+    assert "the other slot starts next" in (await board.refused("FactoryReset", True, "")).text
+    rauc.grubenv(ORDER="B A")
+    write(board.root / "proc/cmdline", "rauc.slot=B\n")
+    assert "older than the factory reset" in (await board.refused("FactoryReset", True, "")).text
     assert "RESET" not in rauc.boot
+    assert login.count("Reboot") == 0
 
 
 @on_board
@@ -439,19 +456,47 @@ async def test_an_order_is_taken_back_if_the_board_does_not_restart(board: Harne
     """Otherwise the next restart, perhaps months later, would erase the settings."""
     rauc, login = await resettable(board)
     login.bus.close()
-    error = await board.refused("FactoryReset", True)
+    error = await board.refused("FactoryReset", True, "")
     assert error.name == ERROR + "Failed"
-    assert rauc.boot["RESET"] == "none"
+    assert "nothing is lost" in error.text
+    assert rauc.boot["RESET"] == ""
 
 
 @on_board
-async def test_a_factory_reset_that_cannot_be_ordered(board: Harness) -> None:
-    """systemd does not know the unit."""
+async def test_an_order_that_may_remain_is_named(board: Harness) -> None:
+    _, login = await resettable(board)
+    login.bus.close()
+    answer = board.systemd.answer
+
+    async def stubborn(message: Message) -> tuple[str, list[Any]]:
+        if message.member == "StopUnit":
+            raise CallError("org.freedesktop.DBus.Error.Failed", "the bus is tired")
+        return await answer(message)
+
+    board.systemd.answer = stubborn  # type: ignore[method-assign]
+    error = await board.refused("FactoryReset", True, "")
+    assert "the order may remain" in error.text
+    assert "unset RESET" in error.text
+
+
+@on_board
+async def test_a_factory_reset_that_failed_is_a_problem(board: Harness) -> None:
     await rauc_up(board)
-    login = FakeLogin(await board.connect())
-    assert await login.bus.own(login.name)
+    write(board.root / "run/evenkeel/factory-reset", "factory-reset: cannot mount /dev/x\n")
     await board.agent_up()
-    error = await board.refused("FactoryReset", False)
-    assert error.name == ERROR + "Failed"
-    assert "nothing is lost" in error.text
-    assert login.count("Reboot") == 0
+    await board.call("GetUpdate")
+    assert any("the factory reset failed, and is not tried again" in text for text in await board.problems())
+
+
+@on_board
+async def test_a_user_of_the_panel_confirms_a_factory_reset_by_the_password(board: Harness) -> None:
+    rauc, login = await resettable(board)
+    panel = PanelClient(board)
+    await panel.log_in()
+    assert (await panel.refused("FactoryReset", True, "")).name == ERROR + "WrongPassword"
+    assert "RESET" not in rauc.boot
+    await panel.call("FactoryReset", True, PASSWORD)
+    assert (rauc.boot["RESET"], login.count("Reboot")) == ("keep", 1)
+    rows = [row for row in await panel.call("ListAudit", 0, 20) if row["action"] == "FactoryReset"]
+    assert [row["outcome"] for row in rows] == ["", "WrongPassword"]
+    assert all(PASSWORD not in str(row) for row in rows)

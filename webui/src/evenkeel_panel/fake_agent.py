@@ -649,8 +649,8 @@ class FakeAgent:
     def restart(self) -> None:
         self._answer("Restart")
 
-    def factory_reset(self, keep_recordings: bool) -> None:
-        self._answer(f"FactoryReset {keep_recordings}")
+    def factory_reset(self, keep_recordings: bool, password: str) -> None:
+        self._answer(f"FactoryReset {keep_recordings} {password}")
         if self.refuse is not None:
             raise self.refuse
 

@@ -167,7 +167,6 @@ TEXTS = {
     " was changed",
     "time-servers-set": "the time servers are saved. Reload this page in a minute to see whether one answers",
     "time-servers-automatic": "the board uses the time servers that its network names",
-    "reset-not-confirmed": "the board was not reset, and nothing is lost. Type its name, {name}, to confirm",
     "power-off-not-confirmed": "the board was not switched off. Confirm first that somebody can switch it on again",
     "unit-rule": "a unit has letters, digits and the characters : - _ . @ only. Correct it, or leave it empty",
     "backup-missing": "no file is chosen. Choose the file of a backup",
@@ -254,6 +253,7 @@ REMEDIES = {
     " again on the page System",
     "slot-unconfirmed": "Wait a minute. If the problem stays, the next lines say which health check fails",
     "slot-unhealthy": "Run 'ek-health' on the board. A check that fails names what it has found",
+    "reset-failed": "Check the flash of the board on the page Wear. Then order the reset again, or flash the board",
 }
 _NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the board"
 

@@ -96,7 +96,7 @@ async def serve(settings: Settings) -> int:
         _log.error("%s", error)
         return 1
     accounts = Accounts(settings.state_dir, socket.gethostname())
-    updates = Updates(settings, bus)
+    updates = Updates(settings, bus, accounts)
     alerts = await asyncio.to_thread(Alerts, settings, socket.gethostname())
     system = await asyncio.to_thread(SystemSettings, settings, bus, alerts.rename)
     network, pool, certificates = Network(settings, bus), PagePool(settings), Certificates(settings)

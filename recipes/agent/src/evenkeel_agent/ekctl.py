@@ -114,9 +114,9 @@ def _parser() -> argparse.ArgumentParser:
     reset = commands.add_parser(
         "factory-reset",
         parents=[common],
-        help="restart the board without its settings, users and histories",
-        description="Restarts the board, and makes its data partition empty: all settings, users, certificates and histories"
-        " are lost. A backup keeps the settings ('ekctl backup').",
+        help="restart the board without its settings, users, histories and data of apps",
+        description="Restarts the board, and makes its data partition empty: all settings, users, certificates, histories and"
+        " data of apps are lost. A backup keeps the settings ('ekctl backup').",
     )
     reset.add_argument("--recordings", action="store_true", help="erase the recordings as well")
     reset.add_argument("--yes", action="store_true", help="really do it")
@@ -478,9 +478,11 @@ async def run(options: argparse.Namespace) -> Any:
         return await _install(address, _source(options.source), options.allow_older)
     if options.command == "factory-reset":
         if not options.yes:
-            lost = "settings, users and histories" + (", and all recordings" if options.recordings else "")
+            lost = "settings, users, histories and data of apps" + (
+                ", and all recordings" if options.recordings else ""
+            )
             raise Refused(f"all {lost} of this board would be lost; to do it, add --yes")
-        return await _call(address, "FactoryReset", not options.recordings, timeout_s=RESET_S)
+        return await _call(address, "FactoryReset", not options.recordings, "", timeout_s=RESET_S)
     if options.command == "support-bundle":
         return await _save(address, options.file, "the support bundle", "OpenSupportBundle")
     if options.command == "backup":

@@ -21,8 +21,10 @@ from evenkeel_api import errors
 from evenkeel_api.features.update import Bundle, Choose, Inspect, Install, Reset, Slot, State, Update
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
+from evenkeel_common.files import read_line
 
 from . import __version__
+from .accounts import Accounts
 from .bus import Bus, CallError
 from .caller import Caller
 from .settings import Settings
@@ -46,13 +48,19 @@ HEALTH_BYTES = 16384
 # what slot-good keeps of the health checks: of this start; and of the last start that ended the trial of a slot
 HEALTH = "/run/evenkeel/health"
 TRIAL = "/var/lib/evenkeel-health/"
+# what preinit keeps of a factory reset at this start; empty if it succeeded
+RESET_ERRORS = "/run/evenkeel/factory-reset"
 TRIES = "3"  # starts without confirmation after which grub.cfg takes the other slot
 # Time that InspectBundle waits for RAUC: less than the panel waits (agent.py). A server may be slow or silent, and RAUC does
 # nothing else until it has its answer. So the agent remembers that RAUC is still waiting, for at most RAUC_WAITS_S.
 INSPECT_S = 45.0
 RAUC_WAITS_S = 3600.0
-# time in which a factory reset must be ordered
-RESET_S = 30.0
+# a word of the kernel's command line: grub.cfg passes on the order of a factory reset. Boards that were flashed with an
+# older version have an older grub.cfg, which an update does not replace.
+RESET_WORD = "evenkeel.reset="
+# time in which a factory reset must be ordered, and the time between two looks
+RESET_S = 15.0
+RESET_POLL_S = 0.2
 # time between two questions whether the running slot is confirmed
 CONFIRM_S = 20.0
 
@@ -105,15 +113,17 @@ class BootState:
 class Updates:
     """Serves the methods of evenkeel_api.features.update. `problems` has what GetStatus reports about updates."""
 
-    def __init__(self, settings: Settings, bus: Bus) -> None:
+    def __init__(self, settings: Settings, bus: Bus, accounts: Accounts) -> None:
         self._bus = bus
         self._timeout_s = settings.call_timeout_s
         self._first_s = settings.first_update_check_s
-        self._reset_s = RESET_S
+        self._cmdline = settings.path("/proc/cmdline")
+        self._accounts = accounts
         self._keyring = settings.path(KEYRING)
         self._grubenv = settings.path(GRUBENV)
         self._health = settings.path(HEALTH)
         self._trial = settings.path(TRIAL)
+        self._reset = settings.path(RESET_ERRORS)
         self._statuses: list[Any] = []  # of all slots, as RAUC last reported them
         self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
@@ -185,32 +195,53 @@ class Updates:
     async def power_off(self, _: Nothing, __: Caller) -> None:
         await self._end("not-switched-off", "PowerOff")
 
-    async def factory_reset(self, request: Reset, _: Caller) -> None:
+    async def factory_reset(self, request: Reset, caller: Caller) -> None:
         """Order the reset, then restart the board. If the board does not restart, the order is taken back."""
         code = "not-reset"
-        _refuse_while(await self._read(), code)
-        await self._order_reset(code, "keep" if request.keep_recordings else "all")
+        if caller.via != "bus":
+            await self._accounts.check_password(caller, request.password)
+        update = await self._read()
+        _refuse_while(update, code)
+        if RESET_WORD not in read_line(self._cmdline):
+            raise errors.Conflict(code, reason=Message("reset-unknown"))
+        if any(slot.next and not slot.running for slot in update.slots):
+            # Another version may not know the order, and would leave it to a later one.
+            raise errors.Conflict(code, reason=Message("reset-other-slot"))
+        what = "keep" if request.keep_recordings else "all"
         try:
+            await self._order_reset(code, what)
             await self._end(code, "Reboot")
         except errors.AgentError:
-            await self._order_reset(code, "none")
+            await self._withdraw_reset(what)
             raise
 
     # internal
 
-    async def _order_reset(self, code: str, what: str) -> None:
-        """Order WHAT (keep, all or none) and wait until it is in grubenv. Raises AgentError."""
-        unit = RESET_UNIT.format(what)
+    async def _withdraw_reset(self, what: str) -> None:
+        """Take the order WHAT back. Raises AgentError if it may remain."""
+        code = "reset-remains"
         try:
-            manager = SYSTEMD + ".Manager"
-            path = "/org/freedesktop/systemd1"
-            await self._bus.call(
-                SYSTEMD, path, manager, "StartUnit", "ss", [unit, "replace"], timeout_s=self._timeout_s
-            )
-            for _ in range(int(self._reset_s / 0.2)):
+            await self._systemd("StopUnit", RESET_UNIT.format(what))
+            await self._order_reset(code, "")
+        except (CallError, errors.AgentError) as error:
+            reason = error.message if isinstance(error, errors.AgentError) else str(error)
+            raise errors.Failed(code, reason=reason) from error
+
+    async def _systemd(self, member: str, unit: str) -> None:
+        path, manager = "/org/freedesktop/systemd1", SYSTEMD + ".Manager"
+        await self._bus.call(
+            SYSTEMD, path, manager, member, "ss", [unit, "replace"], timeout_s=self._timeout_s
+        )
+
+    async def _order_reset(self, code: str, what: str) -> None:
+        """Order WHAT, keep or all, or take the order back (""), and wait until this is in grubenv. Raises AgentError."""
+        unit = RESET_UNIT.format(what or "none")
+        try:
+            await self._systemd("StartUnit", unit)
+            for _ in range(int(RESET_S / RESET_POLL_S)):
                 if BootState.parse(await asyncio.to_thread(_start_of, self._grubenv)).reset == what:
                     return
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(RESET_POLL_S)
         except (CallError, OSError) as error:
             raise errors.Failed(code, reason=str(error)) from error
         raise errors.Failed(code, reason=Message("reset-not-ordered", unit=unit))
@@ -284,10 +315,14 @@ class Updates:
         slots = sorted((_slot(status, boot) for _, status in self._statuses), key=lambda slot: slot.name)
         # why a slot is not confirmed, by its name
         reasons = {
-            slot.name: failed_checks(self._health if slot.running else f"{self._trial}/{slot.name}")
+            slot.name: failed_checks(self._health)
+            if slot.running
+            else failed_checks(f"{self._trial}/{slot.name}", slot.version)
             for slot in slots
         }
         update, self.problems = _update(properties, self._statuses, boot, slots, reasons)
+        if reason := read_line(self._reset):
+            self.problems.append(Message("reset-failed", reason=reason))
         return update
 
 
@@ -296,12 +331,17 @@ def _start_of(path: str) -> str:
         return file.read(GRUBENV_BYTES).decode(errors="replace")
 
 
-def failed_checks(path: str) -> list[tuple[str, str]]:
-    """Name and reason of each failed check in a file of slot-good, at most five; none if the file cannot be read."""
+def failed_checks(path: str, version: str = "") -> list[tuple[str, str]]:
+    """Name and reason of each failed check in a file of slot-good, at most five.
+
+    None if the file cannot be read, or if it is about another VERSION: a later version may have failed earlier in its start.
+    """
     try:
         with open(path, encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             lines = file.read(HEALTH_BYTES).splitlines()
     except OSError:
+        return []
+    if version and lines[:1] != [f"version {version}"]:
         return []
     # failed FOLDER NAME REASON; what fails in wanted.d does not keep a slot from being confirmed
     rows = [line.split(maxsplit=3) for line in lines]

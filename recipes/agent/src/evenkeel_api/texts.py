@@ -186,6 +186,12 @@ TEXTS = {
     "not-restarted": "the board was not restarted: {reason}",
     "not-switched-off": "the board was not switched off: {reason}",
     "not-reset": "the board was not reset, and nothing is lost: {reason}",
+    "reset-unknown": "the boot loader of this board is older than the factory reset, and an update does not replace it;"
+    " flash the board again",
+    "reset-other-slot": "the other slot starts next; restart the board first, or choose the slot that runs",
+    "reset-remains": "the board was not reset, but the order may remain, and the next restart would carry it out: {reason};"
+    " do not restart the board before 'grub-editenv /bootstate/grubenv unset RESET' has ended without an error",
+    "reset-failed": "the factory reset failed, and is not tried again: {reason}",
     "reset-not-ordered": "{unit} did not write the order; see 'journalctl -u {unit}', then try again",
     # the system: name, clock, journal
     "name-localhost": "the name localhost means the board itself on every network; choose another name",

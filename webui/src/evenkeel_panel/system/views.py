@@ -120,11 +120,14 @@ def time_servers() -> tuple[str, int]:
     return _change("servers", "SetTimeServers", model.time_servers, done)
 
 
-def _end(method: str, template: str, *arguments: bool) -> str | tuple[str, int]:
+def _end(method: str, template: str, *arguments: bool | str) -> str | tuple[str, int]:
     """Give the order to restart, to switch off or to reset."""
     try:
         call(method, *arguments)
     except AgentRefused as error:
+        # A wrong password is no reason to end the session.
+        if error.kind in ("WrongPassword", "TooManyTries"):
+            return page_with(error.http, message=str(error), kind="bad", field="reset-password")
         return refused(error)
     except AgentUnreachable as error:
         # The agent may be stopped before it answers.
@@ -147,12 +150,8 @@ def power_off() -> str | tuple[str, int]:
 
 @blueprint.post("/system/reset")
 def reset() -> str | tuple[str, int]:
-    name = call("GetSystem").name
-    if request.form.get("name", "").strip() != name:
-        return page_with(
-            422, message=texts.text("reset-not-confirmed", name=name), kind="bad", field="reset-name"
-        )
-    return _end("FactoryReset", "system/resetting.html", request.form.get("recordings") != "erase")
+    keep, password = request.form.get("recordings") != "erase", request.form.get("password", "")[:256]
+    return _end("FactoryReset", "system/resetting.html", keep, password)
 
 
 def _journal(query: model.JournalQuery) -> Journal:

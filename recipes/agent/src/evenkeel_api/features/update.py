@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from ..errors import Conflict, InvalidArgument
+from ..errors import Conflict, InvalidArgument, NotLoggedIn, TooManyTries, WrongPassword
 from ..messages import Note
 from ..method import ANY, Method
 from ..roles import ADMIN, VIEWER
@@ -112,6 +112,9 @@ class Reset(Struct, frozen=True):
     keep_recordings: Annotated[
         bool, Meta(description="whether the partition of the recordings stays as it is")
     ]
+    password: Annotated[
+        str, Meta(description="the present password of the user; empty for root on the board")
+    ]
 
 
 METHODS = (
@@ -158,11 +161,12 @@ METHODS = (
         "FactoryReset",
         UPDATE,
         ADMIN,
-        "Restarts the board, and makes its data partition empty: all settings, users, certificates and histories are lost."
-        " The slots stay as they are.",
+        "Restarts the board, and makes its data partition empty: all settings, users, certificates, histories and data of apps"
+        " are lost. The slots stay as they are. The session of a user of the panel also needs the password.",
         request=Reset,
-        errors=(Conflict, *ANY),
+        errors=(Conflict, NotLoggedIn, WrongPassword, TooManyTries, *ANY),
         changes=True,
+        secret=("password",),
         no_token=True,
     ),
 )
