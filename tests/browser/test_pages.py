@@ -51,7 +51,7 @@ TWINS = (
 )
 
 
-@pytest.mark.parametrize("name", sample("pages", list(PAGES), 5))
+@pytest.mark.parametrize("name", sample("pages", list(PAGES), 3))
 def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: str) -> None:
     path, word = PAGES[name]
     page.goto(path)
@@ -60,7 +60,7 @@ def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: s
     check(page, name)
 
 
-@pytest.mark.parametrize("path", sample("pages for programs", TWINS, 4))
+@pytest.mark.parametrize("path", sample("pages for programs", TWINS, 3))
 def test_each_page_has_its_data_for_programs(page: Page, path: str) -> None:
     answer = page.request.get(path)
     assert answer.status == 200, answer.text()
