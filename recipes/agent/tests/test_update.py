@@ -380,7 +380,7 @@ def test_the_panel_names_no_file_but_the_uploaded_one(via: str) -> None:
     class NoBus:
         pass
 
-    updates = update.Updates(Settings(root="/nonexistent"), NoBus())  # type: ignore[arg-type]
+    updates = update.Updates(Settings(root="/nonexistent"), NoBus(), NoBus())  # type: ignore[arg-type]
     caller = Caller("admin", "admin", via)
     with pytest.raises(InvalidArgument, match="only an uploaded bundle"):
         updates._check("not-installed", "/etc/shadow", caller)
