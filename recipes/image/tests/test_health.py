@@ -51,7 +51,7 @@ class Root:
 echo "$*" >> {folder}/calls
 case $1 in
 list-units) cat {folder}/failed-units ;;
-show) case $4 in app-*) echo evenkeel-apps.slice ;; *) echo system.slice ;; esac ;;
+show) [ "$4" = -- ] || exit 1; case $5 in app-*) echo evenkeel-apps.slice ;; *) echo system.slice ;; esac ;;
 esac
 """,
         )
@@ -280,7 +280,7 @@ def no_route(root: Root) -> None:
 
 
 def failed_unit(root: Root) -> None:
-    root.failed = ["old.service", "new.service"]
+    root.failed = ["old.service", "-.mount", "new.service"]
     (root.folder / "var/lib/evenkeel-health").mkdir()
     (root.folder / "var/lib/evenkeel-health/units").write_text("old.service\n")
 
@@ -295,7 +295,7 @@ def no_data(root: Root) -> None:
         (no_panel, "failed required panel no answer"),
         (no_interface, "failed trial network the network interface eth7 is missing"),
         (no_route, "failed trial network the network interface eth1 has a link, but no default route"),
-        (failed_unit, "failed trial units failed units: new.service"),
+        (failed_unit, "failed trial units failed units: -.mount new.service"),
         (no_data, "failed trial data the data partition is not used: no partition named data"),
     ],
 )
