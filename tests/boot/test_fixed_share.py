@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board
+from boards import Board, until
 
 GROUP = "/sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/ek-test-reader.service"
 APP = """title = "Reader"
@@ -41,16 +41,14 @@ def rates() -> dict[str, float]:
     return {}
 
 
-def until(board: Board, command: str, wanted: str, seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while (found := board.try_run(command)[1]) != wanted:
-        assert time.monotonic() < deadline, f"{command}: {found!r}, not {wanted!r} after {seconds} s"
-        time.sleep(0.5)
+def answers(board: Board, command: str, wanted: str) -> None:
+    """Wait until COMMAND prints WANTED on the board."""
+    until(f"{command} prints {wanted!r}", lambda: board.try_run(command)[1] == wanted)
 
 
-def in_force(board: Board, percent: int, seconds: float = 30) -> None:
+def in_force(board: Board, percent: int) -> None:
     number = board.run("cat /sys/block/vda/dev")
-    until(board, f"cat {GROUP}/io.evenkeel.fixed", f"{number} {percent}" if percent else "", seconds)
+    answers(board, f"cat {GROUP}/io.evenkeel.fixed", f"{number} {percent}" if percent else "")
 
 
 def rate(board: Board) -> float:
@@ -98,7 +96,7 @@ def test_an_app_reads_without_a_fixed_share(board: Board, rates: dict[str, float
 def test_at_10_percent_its_reads_slow_down(board: Board, rates: dict[str, float]) -> None:
     assert set_fixed_share(board, "10%").startswith("ek-test-reader 10%")
     # ekctl waits at most 1 s until the value is in force. A busy board may need longer.
-    in_force(board, 10, 10)
+    in_force(board, 10)
     time.sleep(5)
     rates["slowed"] = rate(board)
     low, high = SLOWED
@@ -164,24 +162,20 @@ def test_a_new_cgroup_gets_the_fixed_share(board: Board) -> None:
     board.run("systemctl stop ek-test-reader.service")
     board.run(f"! test -e {GROUP}")
     board.run("systemctl start ek-test-reader.service")
-    in_force(board, 10, 10)
+    in_force(board, 10)
 
 
 def test_another_scheduler_is_a_problem_until_evenkeel_is_back(board: Board) -> None:
     board.run("modprobe bfq; echo bfq > /sys/block/vda/queue/scheduler")
     try:
-        problem = (
-            "fixed share 10 % of ek-test-reader is not in force: only the scheduler evenkeel can do it, "
-            "and vda has bfq"
-        )
-        until(board, f"ekctl status | grep -c '{problem}'", "1")
+        until("the problem is reported", lambda: "fixed-share-not-in-force" in board.problems())
         assert not app(board)["fixed_share_applied"]
-        assert "vda has bfq" in board.run("ekctl fixed-share ek-test-reader")
+        assert "vda uses the scheduler bfq" in board.run("ekctl fixed-share ek-test-reader")
     finally:
         board.run("echo evenkeel > /sys/block/vda/queue/scheduler")
     # The agent gets no signal about the change of the scheduler. It notices that the scheduler's counters exist again.
-    in_force(board, 10, 15)
-    until(board, "ekctl status | grep -c 'not in force'", "0")
+    in_force(board, 10)
+    until("the problem is gone", lambda: "fixed-share-not-in-force" not in board.problems())
 
 
 def test_the_fixed_share_is_in_force_after_a_reboot(board: Board, rates: dict[str, float]) -> None:
@@ -189,7 +183,7 @@ def test_the_fixed_share_is_in_force_after_a_reboot(board: Board, rates: dict[st
     board.reboot()
     assert board.run("cat /proc/sys/kernel/random/boot_id") != boot
     assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
-    in_force(board, 10, 10)
+    in_force(board, 10)
     board.run(f"cat {GROUP}/io.evenkeel.stat; sleep 5")
     again = rate(board)
     low, high = SLOWED
@@ -198,7 +192,7 @@ def test_the_fixed_share_is_in_force_after_a_reboot(board: Board, rates: dict[st
 
 def test_off_ends_the_fixed_share(board: Board, rates: dict[str, float]) -> None:
     assert set_fixed_share(board, "off").startswith("ek-test-reader off")
-    in_force(board, 0, 10)
+    in_force(board, 0)
     time.sleep(3)
     free = rate(board)
     assert free > 0.5 * rates["free"], (free, rates)
