@@ -178,7 +178,7 @@ def _fake_fio(arguments: Sequence[str]) -> int:
     }
     job = {"jobname": names[0], "error": 0, "read": none, "write": none, "trim": none, side: done}
     for i, _ in enumerate(names if "write_lat_log" in options else ()):
-        log = "".join(f"{n}, 200000, 0, 4096\n" for n in range(int(took * float(options["rate_iops"]))))
+        log = "".join(f"{n}, 200000, 0, 4096\n" for n in range(int(took * float(options["rate"]) / size)))
         Path(f"{options['write_lat_log']}_lat.{i + 1}.log").write_text(log)
     output.write_text("fio: a warning\n" + json.dumps({"jobs": [job]}))
     return 0

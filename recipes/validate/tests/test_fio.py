@@ -122,17 +122,39 @@ def test_without_samples_there_is_no_percentile() -> None:
     assert fio.curve({}) == []
 
 
+def lines(*ns: int) -> str:
+    """The log of a reader whose reads took NS. The first one never counts."""
+    return "".join(f"0, {n}, 0, 4096\n" for n in (0, *ns))
+
+
 def test_a_late_read_delays_the_planned_reads_behind_it() -> None:
-    """Two reads a second and reader: the first takes 1.2 s, the others none. They waited 0.7 and 0.2 s."""
-    job = Job("r", "randread", "4k", per_second=2 * fio.READERS)
-    text = "".join(f"0, {ns}, 0, 4096\n" for ns in (1_200_000_000, 0, 0, 0))
-    bins = fio.logged([text], job, 2.0)
-    assert sorted(bins) == [0, 200_000_000, 700_000_000, 1_200_000_000]
+    """The first reader plans a read each 0.5 s: the first takes 1.2 s, the others none. They waited 0.7 and 0.2 s."""
+    job = Job("r", "randread", "4k", per_second=round(2 * fio.READERS / 0.75))
+    interval = 4096e9 / fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)[0]
+    late = round(2.4 * interval)
+    others = [lines(*[0] * 20)] * (fio.READERS - 1)
+    bins = fio.logged([lines(late, 0, 0, 0), *others], job, 2.0)
+    assert [ns / interval for ns in sorted(bins) if ns] == pytest.approx([0.4, 1.4, 2.4], abs=0.01)
 
 
 def test_reads_that_never_started_count() -> None:
+    """The first reader plans a read each 4/3 s. In 6 s, it starts two of five."""
     job = Job("r", "randread", "4k", per_second=fio.READERS)
-    assert sorted(fio.logged(["0, 100, 0, 4096\n"], job, 3.0)) == [100, 1_000_000_000, 2_000_000_000]
+    others = [lines(*[0] * 9)] * (fio.READERS - 1)
+    found = sorted(ns for ns in fio.logged([lines(100), *others], job, 6.0) if ns)
+    assert found == pytest.approx([100, 2e9, 2e9 + 4e9 / 3], abs=1e7)
+
+
+def test_the_log_of_each_reader_is_needed() -> None:
+    with pytest.raises(ValueError, match="the logs of 1 of 8 readers"):
+        fio.logged([lines(100)], Job("r", "randread", "4k", per_second=fio.READERS), 1.0)
+
+
+def test_readers_do_not_read_in_step() -> None:
+    text = fio.job_file(Job("r", "randread", "4k", per_second=100), AREA, seconds=1, limit=0, seed=5)
+    found = [int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("rate=")]
+    assert len(set(found)) == fio.READERS
+    assert sum(found) == pytest.approx(100 * 4096, rel=0.001)
 
 
 def test_counters_of_a_group() -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel_report.planned import waits
+from evenkeel_report.planned import rates, waits
 
 from .cases import Job
 
@@ -70,10 +70,15 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
     text = "[global]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
     if not planned:
         return f"{text}\n[{job.name}]\nrandseed={seed}\n"
-    each = max(round(job.per_second / READERS), 1)
-    text += "disable_clat=1\ndisable_slat=1\n"
-    text += f"rate_iops={each}\nwrite_lat_log={log}\n" if log else f"rate_iops={each}\n"
-    return text + "".join(f"\n[{job.name}{i}]\nrandseed={seed + i}\n" for i in range(READERS))
+    text += "disable_clat=1\ndisable_slat=1\n" + (f"write_lat_log={log}\n" if log else "")
+    return text + "".join(
+        f"\n[{job.name}{i}]\nrandseed={seed + i}\nrate={rate}\n" for i, rate in enumerate(_rates(job))
+    )
+
+
+def _rates(job: Job) -> list[int]:
+    """The bytes per second of each reader of a job with planned reads."""
+    return rates(job.size * job.per_second / READERS, READERS)
 
 
 @dataclass(frozen=True)
@@ -145,12 +150,18 @@ def curve(bins: Bins) -> list[tuple[float, float]]:
 
 
 def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
-    """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment."""
-    each = max(round(job.per_second / READERS), 1)
+    """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment.
+
+    Raises ValueError if the log of a reader is missing.
+    """
     bins: dict[int, int] = {}
-    for text in texts:
+    logs, each = list(texts), _rates(job)
+    if len(logs) != len(each):
+        raise ValueError(f"fio wrote the logs of {len(logs)} of {len(each)} readers")
+    for text, rate in zip(logs, each, strict=True):
         times = [int(line.split(",")[1]) for line in text.splitlines() if line.count(",") >= 2]
-        for ns in waits(times, 1e9 / each, 1e9 * seconds):
+        # The first reads do not count, because all readers begin at once.
+        for ns in waits(times, 1e9 * job.size / rate, 1e9 * seconds)[1:]:
             # three significant digits are precise enough, and keep the table small
             digits = max(len(str(int(ns))) - 3, 0)
             key = round(ns, -digits) if digits else round(ns)

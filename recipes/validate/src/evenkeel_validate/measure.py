@@ -183,7 +183,10 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     window, results = _run(case, context, limit, loads)
     reader = case.jobs[0]
     texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{reader.name}_lat.*.log"))]
-    bins = fio.logged(texts, reader, results[reader.name].seconds)
+    try:
+        bins = fio.logged(texts, reader, results[reader.name].seconds)
+    except ValueError as error:
+        raise ValidateError(f"{case.name}: {error}") from error
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
     load = case.jobs[1] if len(case.jobs) > 1 else None

@@ -28,7 +28,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from evenkeel_report.planned import waits
+from evenkeel_report.planned import rates, waits
 
 from lab import onfs
 from lab.competing import fio, fio_job
@@ -55,9 +55,8 @@ Curve = list[tuple[float, float]]
 
 
 def _rates(rate: int = RATE, readers: int = READERS) -> list[int]:
-    """The rate of each reader in bytes per second, from 3/4 to 5/4 of the mean."""
-    mean = 4096 * rate / readers
-    return [round(mean * (0.75 + 0.5 * i / (readers - 1))) for i in range(readers)]
+    """The rate of each reader in bytes per second."""
+    return rates(4096 * rate / readers, readers)
 
 
 def planned(command: str, *, name: str, rate: int = RATE, readers: int = READERS) -> str:
