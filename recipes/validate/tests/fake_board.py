@@ -163,10 +163,9 @@ def _fake_fio(arguments: Sequence[str]) -> int:
         # a whole line at a time, as the kernel
         group = Path(os.environ["BOARD_GROUP"])
         read, written = (moved, 0) if side == "read" else (0, moved)
-        (group / "io.stat.new").write_text(
-            f"{NUMBER} rbytes={read} wbytes={written} rios=1 wios=1 dbytes=0 dios=0\n"
-        )
-        os.replace(group / "io.stat.new", group / "io.stat")
+        for name in ("io.evenkeel.stat", "io.stat"):
+            (group / "new").write_text(f"{NUMBER} rbytes={read} wbytes={written} rios=1 wios=1\n")
+            os.replace(group / "new", group / name)
     took = max(time.monotonic() - begin, 0.001)
     ios = max(moved // size, 1)
     none = {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {}}

@@ -25,7 +25,7 @@ def program(text: str) -> list[str]:
 
 
 class Counted(Ungrouped):
-    """Loads whose counters are files that they write themselves: group/NAME/io.stat."""
+    """Loads whose counters are files that they write themselves, in group/NAME."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -34,8 +34,8 @@ class Counted(Ungrouped):
         return self.root / load.name
 
 
-def counting(path: Path, rate: float) -> list[str]:
-    """A program that counts RATE bytes per second in io.stat of the group PATH, as written."""
+def counting(path: Path, rate: float, block: int = 1) -> list[str]:
+    """A program that writes RATE bytes per second. The group PATH submits them in blocks of BLOCK."""
     path.mkdir(parents=True, exist_ok=True)
     return program(
         f"""
@@ -43,9 +43,10 @@ import os, time
 begin = time.monotonic()
 while True:
     moved = int((time.monotonic() - begin) * {rate})
-    with open({str(path)!r} + "/new", "w") as file:
-        file.write(f"{board.NUMBER} rbytes=0 wbytes={{moved}}\\n")
-    os.replace({str(path)!r} + "/new", {str(path)!r} + "/io.stat")
+    for name, count in (("io.evenkeel.stat", moved), ("io.stat", (moved // {block} + 1) * {block})):
+        with open({str(path)!r} + "/new", "w") as file:
+            file.write(f"{board.NUMBER} rbytes=0 wbytes={{count}}\\n")
+        os.replace({str(path)!r} + "/new", {str(path)!r} + "/" + name)
     time.sleep(0.001)
 """
     )
@@ -54,6 +55,19 @@ while True:
 def runner(tmp_path: Path, disk: Path, launcher: Any, check: Callable[[], None] = lambda: None) -> Runner:
     (tmp_path / "scratch").mkdir(exist_ok=True)
     return Runner(launcher, disk, board.NUMBER, tmp_path / "scratch", check)
+
+
+@pytest.mark.parametrize(("scheduler", "dispatched"), [("[evenkeel] bfq", True), ("evenkeel [bfq]", False)])
+def test_the_window_has_what_the_scheduler_dispatched(
+    tmp_path: Path, disk: Path, scheduler: str, dispatched: bool
+) -> None:
+    """One I/O is larger than all that is moved in the window, so the submitted bytes do not change."""
+    (disk / "queue/scheduler").write_text(scheduler)
+    load = Load("a", counting(tmp_path / "a", 1e6, 10**9))
+    window = runner(tmp_path, disk, Counted(tmp_path)).run([load], settle=0.5, seconds=0.5)
+    assert window.dispatched == dispatched
+    assert window.written["a"] == (pytest.approx(window.seconds * 1e6, rel=0.2) if dispatched else 0)
+    assert window.total_written == 10**9
 
 
 def test_each_load_is_a_scope_with_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

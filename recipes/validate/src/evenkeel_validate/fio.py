@@ -170,7 +170,7 @@ def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
 
 
 def io_stat(text: str, number: str) -> tuple[int, int]:
-    """(bytes read, bytes written) of the device NUMBER ("MAJ:MIN") in the text of a cgroup's io.stat."""
+    """(bytes read, bytes written) of the device NUMBER ("MAJ:MIN") in the text of io.stat or io.evenkeel.stat."""
     for line in text.splitlines():
         name, *pairs = line.split()
         if name == number:

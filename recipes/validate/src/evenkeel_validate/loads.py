@@ -15,12 +15,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from evenkeel_agent.health import active_scheduler
 from evenkeel_common.files import read_line, why
+from evenkeel_common.reading import STAT_FILE
 
 from . import fio
 from .errors import DeviceGone, Stopped, ValidateError
 
 SLICE = "evenkeel-validate.slice"
+# the scheduler that counts what it dispatches for a group; and the file with what a group has submitted
+SUBJECT = "evenkeel"
+SUBMITTED = "io.stat"
 POLL_S = 0.05
 SETTLE_PART = 4
 # A program that does not end after SIGTERM is killed after this time. fio waits for its outstanding I/O.
@@ -48,6 +53,8 @@ class Window:
     """What the groups got. `seconds`: length of the window. `read`, `written`: bytes by load, in the window.
 
     `total_written`: bytes that all loads wrote from start to end. `early`: a load ended before the window was over.
+    `dispatched`: `read` and `written` are what the device got, as the scheduler evenkeel counts it. Otherwise they are what
+    the groups submitted, and an I/O counts as a whole when it is submitted.
     """
 
     seconds: float
@@ -55,6 +62,7 @@ class Window:
     written: Mapping[str, int]
     total_written: int
     early: bool
+    dispatched: bool = False
     series: Sequence[tuple[float, float]] = field(default_factory=tuple)
 
     def mbps(self, name: str) -> float:
@@ -161,20 +169,23 @@ class Runner:
             ended = self._wait(loads, processes, begin + settle, limit // SETTLE_PART)
             if ended and not self._gone(loads, processes):
                 ended = False
-            first, start = self._counts(loads), time.monotonic()
+            dispatched = active_scheduler(read_line(str(self._disk / "queue/scheduler"))) == SUBJECT
+            file = STAT_FILE if dispatched else SUBMITTED
+            first, start = self._counts(loads, file), time.monotonic()
             points: list[tuple[float, float]] = []
             before, at = sum(map(sum, first.values())), start
             while series and not ended and time.monotonic() < start + seconds:
                 ended = self._wait(loads, processes, min(at + 1, start + seconds), limit)
-                now, moved = time.monotonic(), sum(map(sum, self._counts(loads).values()))
+                now, moved = time.monotonic(), sum(map(sum, self._counts(loads, file).values()))
                 if now > at:
                     points.append((round(now - start, 1), round((moved - before) / (now - at) / 1e6, 2)))
                 before, at = moved, now
             if not ended:
                 ended = self._wait(loads, processes, start + seconds, limit)
-            last, end = self._counts(loads), time.monotonic()
+            last, end = self._counts(loads, file), time.monotonic()
+            submitted = self._counts(loads)
             self._end(loads, processes)
-            final = self._counts(loads) if self._grouped(loads) else last
+            final = self._counts(loads) if self._grouped(loads) else submitted
         failures = [self._failure(load, p) for load, p in zip(loads, processes, strict=True)]
         if failure := next(filter(None, failures), ""):
             self._explain(failure)
@@ -183,8 +194,9 @@ class Runner:
             {n: last[n][0] - first[n][0] for n in last},
             {n: last[n][1] - first[n][1] for n in last},
             # a group's counters disappear with its last process, so the last known count is used
-            sum(max(final[n][1], last[n][1]) for n in last),
+            sum(max(final[n][1], submitted[n][1]) for n in last),
             bool(ended and time.monotonic() < begin + settle + seconds and not limit),
+            dispatched and self._grouped(loads),
             points,
         )
 
@@ -255,10 +267,13 @@ class Runner:
         """Whether a load has ended that lasts for the whole window."""
         return any(p.poll() is not None and load.lasting for load, p in zip(loads, processes, strict=True))
 
-    def _counts(self, loads: Sequence[Load]) -> dict[str, tuple[int, int]]:
-        """(bytes read, bytes written) so far, by load. Without groups, the first load has those of the whole device."""
+    def _counts(self, loads: Sequence[Load], file: str = SUBMITTED) -> dict[str, tuple[int, int]]:
+        """(bytes read, bytes written) so far, by load, from FILE of its group.
+
+        Without groups, the first load has those of the whole device.
+        """
         if self._grouped(loads):
-            return {load.name: self._of_group(load) for load in loads}
+            return {load.name: self._of_group(load, file) for load in loads}
         now = self._of_device()
         moved = (now[0] - self._base[0], now[1] - self._base[1])
         return {load.name: moved if i == 0 else (0, 0) for i, load in enumerate(loads)}
@@ -267,11 +282,11 @@ class Runner:
         words = read_line(str(self._disk / "stat")).split()
         return (int(words[2]) * 512, int(words[6]) * 512) if len(words) > 6 else (0, 0)
 
-    def _of_group(self, load: Load) -> tuple[int, int]:
+    def _of_group(self, load: Load, file: str) -> tuple[int, int]:
         group = self._launcher.group(load)
         assert group is not None
         try:
-            return fio.io_stat((group / "io.stat").read_text(), self._number)
+            return fio.io_stat((group / file).read_text(), self._number)
         except OSError:
             # before its first and after its last process
             return (0, 0)

@@ -2,7 +2,8 @@
 """Measures the cases: one function for each kind. It turns what the loads report into figures with targets.
 
 A target of a promise is that of the lab. A short window holds few blocks, and then chance decides the last one. So the
-range of a ratio is widened by one block of the slower group.
+range of a ratio is widened by one block of the slower group. A block is a request if the scheduler counts what it dispatches,
+and otherwise an I/O of the load.
 """
 
 import json
@@ -26,6 +27,8 @@ from .plan import MOVIE
 TOLERANCE = 0.02
 LEAST_PART = 0.95
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+# Bytes of the largest request of a device. Larger I/Os are split.
+LARGEST = cases.MB
 # A sustained rate below this share of the first rate is the end of the fast cache.
 KNEE = 0.7
 # ek-player and ek-disturb get their weight, too
@@ -203,6 +206,11 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     return Outcome(figures, curve=fio.curve(bins), written=_written(window, results))
 
 
+def block(job: Job, window: Window) -> int:
+    """The smallest number of bytes by which the count of a group grows."""
+    return min(job.size, LARGEST) if window.dispatched else job.size
+
+
 def around(wanted: float, block: int, slower: int) -> tuple[float, float]:
     """The range of a ratio that should be WANTED, if the slower group moved SLOWER bytes in blocks of BLOCK bytes."""
     tolerance = max(TOLERANCE, block / slower) if slower else 1.0
@@ -216,7 +224,7 @@ def _ratio(case: Case, context: Context, limit: int) -> Outcome:
         raise ValidateError(f"{case.name}: no group was served in {window.seconds:.1f} s")
     # if the second group got nothing, the ratio is huge instead of undefined
     ratio = round(min(moved[0] / max(moved[1], 1), 99.0), 3)
-    target: Target = around(2.0, case.jobs[1].size, moved[1])
+    target: Target = around(2.0, block(case.jobs[1], window), moved[1])
     figures = [
         Figure("ratio", ratio, "", target=target, paper=case.paper.get("ratio"), must=context.promised),
         Figure("total", round(sum(moved) / window.seconds / 1e6, 2), "MB/s", "higher"),
@@ -234,7 +242,7 @@ def _shares(case: Case, context: Context, limit: int) -> Outcome:
     figures = []
     for job in case.jobs:
         part = moved[job.name] / total / (job.weight / weights)
-        low, high = around(100.0, job.size, moved[job.name])
+        low, high = around(100.0, block(job, window), moved[job.name])
         figures.append(
             Figure(f"share-{job.name}", round(100 * part, 2), "%", target=(low, high), must=context.promised)
         )

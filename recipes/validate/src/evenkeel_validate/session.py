@@ -25,14 +25,13 @@ from evenkeel_common.files import read_line, why
 from . import facts, fio, lock, measure, plan, report, report_page, runs, target, undo
 from .cases import Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
-from .loads import SLICE, Launcher, Load, Runner
+from .loads import SLICE, SUBJECT, Launcher, Load, Runner
 from .measure import Context
 from .plan import MOVIE, Budget, Plan, Profile
 from .report import Report
 from .runs import Places
 from .target import Target
 
-SUBJECT = "evenkeel"
 # The kernel's other schedulers. The first ones are measured if the time does not suffice for all.
 OTHERS = ("bfq", "none", "mq-deadline", "kyber")
 PROGRESS_S = 0.5
