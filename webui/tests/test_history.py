@@ -17,6 +17,7 @@ import pytest
 from evenkeel_api.features.accounts import Entry
 from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
+from evenkeel_history import lanes
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum, pack
 from evenkeel_history.reader import Found
@@ -342,7 +343,7 @@ PAGE = st.builds(
 @given(PAGE, PAGE)
 def test_a_comparison_with_exchanged_spans_has_opposite_differences(one: Sum, two: Sum) -> None:
     pages = [
-        model.page_data(Found(0, 600, 60, {}, each), None, "", {}, changes.Changes()) for each in (one, two)
+        model.page_data(Found(0, 600, 60, total=each), None, "", {}, changes.Changes()) for each in (one, two)
     ]
     seconds = one.ms / 1000, two.ms / 1000
     there = compare.compare(pages[0], pages[1], seconds)
@@ -443,18 +444,20 @@ def test_the_heat_map_has_all_requests(recorded: Browser) -> None:
     assert re.search(r"ms to 32.8 ms\d+\d\d\.\d\d %", shown), shown
 
 
-HISTOGRAM = st.dictionaries(st.integers(0, 199), st.integers(1, 10**6), max_size=20)
+LATENCIES = st.dictionaries(st.integers(0, 199), st.integers(1, 10**6), max_size=20).map(
+    lambda found: sum(lanes.lanes(index, [lanes.chunk(count)]) for index, count in found.items())
+)
 STEPS = st.dictionaries(
-    st.integers(0, 999).map(lambda n: n * 5), st.dictionaries(st.sampled_from("abc"), HISTOGRAM), max_size=60
+    st.integers(0, 999).map(lambda n: n * 5), st.dictionaries(st.sampled_from("abc"), LATENCIES), max_size=60
 )
 
 
 @given(STEPS)
-def test_cells_have_each_request_once(points: dict[int, dict[str, dict[int, int]]]) -> None:
+def test_cells_have_each_request_once(points: dict[int, dict[str, int]]) -> None:
     found = heat.cells(points)
-    for at, histograms in points.items():
+    for at, apps in points.items():
         assert sum(cell.requests for cell in found if cell.at == at) == sum(
-            sum(each.values()) for each in histograms.values()
+            sum(lanes.counts(each)) for each in apps.values()
         )
     assert len({(cell.at, cell.band) for cell in found}) == len(found)
 
@@ -468,7 +471,7 @@ def test_a_latency_is_inside_the_limits_of_its_band(index: int) -> None:
 
 @given(STEPS)
 def test_a_heat_map_covers_the_cells_and_stays_in_its_box(
-    points: dict[int, dict[str, dict[int, int]]],
+    points: dict[int, dict[str, int]],
 ) -> None:
     found = heat.cells(points)
     made = heat.picture(found, 0, 5000, 5)

@@ -279,7 +279,7 @@ def test_a_full_database_drops_its_oldest_minutes(tmp_path: Path) -> None:
         store.write([(last + m, START + 60 * (n + m), rows[(n + m) % 8]) for m in range(1, 5)])
     assert (tmp_path / FILE).stat().st_size <= limit
     assert store.last() == 800
-    assert len(read(tmp_path, START, START + 820 * 60).points) > 0
+    assert len(read(tmp_path, START, START + 820 * 60).spots) > 0
 
 
 def test_a_full_disk_loses_nothing_and_recovers(tmp_path: Path) -> None:

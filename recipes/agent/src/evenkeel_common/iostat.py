@@ -46,17 +46,22 @@ def bucket_upper(index: int) -> int:
     return ((8 + index % 8 + 1) << (index // 8 + 2 - 3)) - 1
 
 
+def rank(total: int, percent: int | Fraction) -> int:
+    """Which of TOTAL requests, sorted by their latency and counted from 1, is the percentile PERCENT (nearest rank)."""
+    return max(
+        1, math.ceil(total * percent / 100) if isinstance(percent, Fraction) else -(-total * percent // 100)
+    )
+
+
 def percentile(histogram: Mapping[int, int], percent: int | Fraction) -> int | None:
     """The percentile PERCENT (nearest rank) as the upper bound of its bucket, in µs; None without requests."""
     total = sum(histogram.values())
     if total <= 0:
         return None
-    rank = max(
-        1, math.ceil(total * percent / 100) if isinstance(percent, Fraction) else -(-total * percent // 100)
-    )
+    left = rank(total, percent)
     for index in sorted(histogram):
-        rank -= histogram[index]
-        if rank <= 0:
+        left -= histogram[index]
+        if left <= 0:
             return bucket_upper(index)
     raise AssertionError("the rank is at most the total")
 

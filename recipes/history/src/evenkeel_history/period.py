@@ -11,12 +11,12 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
-from operator import add
 
 import msgspec
-from evenkeel_common.iostat import BUCKETS, Histogram, bucket_upper, percentile
+from evenkeel_common.iostat import Histogram, bucket_upper, percentile
 
 from .attribution import Blame
+from .lanes import LANE, Lanes, chunk, counts, histogram, lanes
 
 SYSTEM = ""  # the name that stands for everything on the board that is not an app
 READ, WRITE = 0, 1
@@ -92,10 +92,21 @@ COUNT_BITS, BLAME_BITS = 5, 7
 # tables of long(), by code
 _COUNTS = [long(code, COUNT_BITS) for code in range(65 << (COUNT_BITS - 1))]
 _TIMES = [long(code, BLAME_BITS) for code in range(65 << (BLAME_BITS - 1))]
+# the same numbers, as lanes() takes them
+_CHUNKS, _TIME_CHUNKS = ([chunk(n) for n in table if n < 1 << (8 * LANE - 1)] for table in (_COUNTS, _TIMES))
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Period)
 _FIRST = 9  # index in a row of flows at which the histogram begins
 MAX_PERIOD = 4 << 20  # the maximum size of a decompressed Period, in bytes; pack() never makes a larger one
+
+
+@dataclass(slots=True)
+class Spot:
+    """What a chart shows of a span of time: the I/O of each app, all devices and directions together."""
+
+    ms: int = 0
+    bytes: dict[str, int] = field(default_factory=dict)
+    latency: dict[str, Lanes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -130,20 +141,29 @@ class Sum:
             self.add_stalls(app, count, ms)
 
     def add_period(
-        self, period: Period, *, matrix: bool = True, counts: dict[Key, list[int]] | None = None
+        self,
+        period: Period,
+        *,
+        matrix: bool = True,
+        latencies: dict[Key, Lanes] | None = None,
+        spot: "Spot | None" = None,
     ) -> None:
         """Add PERIOD, without the detour over a Sum. If MATRIX is false, who slowed whom is left out.
 
-        COUNTS: if given, the latencies are added to it in place of the histograms: a list of all buckets for each key.
-        For many periods, this is faster.
+        LATENCIES: if given, the latencies are added to it in place of the histograms. SPOT: PERIOD is added to it, too. It
+        needs LATENCIES.
         """
         apps, devices, flows = period.apps, period.devices, self.flows
         self.ms += period.ms
+        if spot is not None:
+            spot.ms += period.ms
         for row in period.flows:
             key = apps[row[0]], devices[row[1]], row[2]
             flow = flows.get(key)
             if flow is None:
                 flow = flows[key] = Flow()
+            if spot is not None:
+                spot.bytes[key[0]] = spot.bytes.get(key[0], 0) + row[3]
             flow.bytes += row[3]
             flow.ios += row[4]
             flow.wait_us += row[5]
@@ -153,12 +173,11 @@ class Sum:
             if len(row) <= _FIRST:
                 continue
             first, codes, latency = row[_FIRST], row[_FIRST + 1 :], flow.latency
-            if counts is not None:
-                buckets = counts.get(key)
-                if buckets is None:
-                    buckets = counts[key] = [0] * BUCKETS
-                last = first + len(codes)
-                buckets[first:last] = map(add, buckets[first:last], map(_COUNTS.__getitem__, codes))
+            if latencies is not None:
+                found = lanes(first, map(_CHUNKS.__getitem__, codes))
+                latencies[key] = latencies.get(key, 0) + found
+                if spot is not None:
+                    spot.latency[key[0]] = spot.latency.get(key[0], 0) + found
             elif not latency:
                 flow.latency = {index: _COUNTS[code] for index, code in enumerate(codes, first) if code}
             else:
@@ -209,12 +228,25 @@ class Sum:
 
 
 def total(periods: Iterable[Period]) -> Sum:
+    return total_and_spots((period, None) for period in periods)
+
+
+def total_and_spots(periods: Iterable[tuple[Period, Spot | None]]) -> Sum:
+    """The sum of all periods. Each is added to its Spot as well, if it has one."""
     result = Sum()
-    counts: dict[Key, list[int]] = {}
-    for period in periods:
-        result.add_period(period, counts=counts)
-    for key, buckets in counts.items():
-        result.flows[key].latency = {index: count for index, count in enumerate(buckets) if count}
+    latencies: dict[Key, Lanes] = {}
+    matrices: dict[tuple[str, ...], Lanes] = {}  # by the apps of its rows and columns
+    for period, spot in periods:
+        result.add_period(period, matrix=False, latencies=latencies, spot=spot)
+        if period.blame:
+            apps = tuple(period.apps)
+            matrices[apps] = matrices.get(apps, 0) + lanes(0, map(_TIME_CHUNKS.__getitem__, period.blame))
+    for key, found in latencies.items():
+        result.flows[key].latency = histogram(found)
+    for apps, found in matrices.items():
+        result.add_blame(
+            {pair: us for pair, us in zip(product(apps, apps), counts(found), strict=False) if us}
+        )
     return result
 
 

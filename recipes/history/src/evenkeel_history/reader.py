@@ -8,13 +8,14 @@ transaction, so the number of the last saved minute is fixed. The service answer
 
 import contextlib
 import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
 from . import live, totals
-from .period import Period, Sum, total, unpack
+from .period import Period, Spot, Sum, total_and_spots, unpack
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -31,12 +32,14 @@ BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * 
 class Found:
     """The history from START to END (seconds since 1970), in points of STEP seconds.
 
-    If a point is missing, the service did not sample at that time.
+    If a point is missing, the service did not sample at that time. SPOTS have what a chart shows. POINTS have all flows;
+    they are empty unless they were asked for.
     """
 
     start: int
     end: int
     step: int
+    spots: dict[int, Spot] = field(default_factory=dict)  # by start
     points: dict[int, Sum] = field(default_factory=dict)  # by start; without the matrix of who slows whom
     total: Sum = field(default_factory=Sum)
     problem: str = ""  # the reason why a part of the history may be missing; "": none
@@ -55,8 +58,8 @@ class Reader:
         db.execute("BEGIN")
         return db
 
-    def read(self, start: int, end: int) -> Found:
-        """The history from START to END, at the finest resolution that a chart can show.
+    def read(self, start: int, end: int, *, points: bool = False) -> Found:
+        """The history from START to END, at the finest resolution that a chart can show. POINTS: with all flows.
 
         If the rows of this resolution are already removed for this time, a coarser one is used. Then the span begins and
         ends with whole rows, so it can be longer.
@@ -69,21 +72,23 @@ class Reader:
         if by_second:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = by_second
-        periods = []
+        found.total = total_and_spots(self._periods(found, rows, points=points))
+        return found
+
+    def _periods(
+        self, found: Found, rows: Iterable[tuple[int, bytes]], *, points: bool
+    ) -> Iterator[tuple[Period, Spot]]:
+        """The periods of ROWS, each with its spot in FOUND. POINTS: they are added to the points of FOUND, too."""
         for at, data in rows:
             try:
                 period = unpack(data)
             except ValueError:
                 found.unreadable += 1
                 continue
-            periods.append(period)
             at = slot(at, found.step)
-            point = found.points.get(at)
-            if point is None:
-                point = found.points[at] = Sum()
-            point.add_period(period, matrix=False)
-        found.total = total(periods)
-        return found
+            if points:
+                found.points.setdefault(at, Sum()).add_period(period, matrix=False)
+            yield period, found.spots.setdefault(at, Spot())
 
     def _kept(self, db: sqlite3.Connection, tier: int, start: int) -> int:
         """The finest tier, TIER or a coarser one, of which no later one goes further back to START.

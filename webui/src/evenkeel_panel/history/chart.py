@@ -71,23 +71,28 @@ def stacked(
     """
     top = nice(max(highest(series), highest(also or {})))
     chart = Chart(f"{top:g} {unit}", "0")
-    below = [0.0] * len(times)
-    runs = _runs(times, step)
+    runs, (left, right) = _runs(times, step), _sides(times, start, end, step)
+    sums = [0.0] * len(times)
+    below = [f"{HEIGHT:.2f}"] * len(times)
     for app, values in series.items():
-        above = [low + (value or 0) for low, value in zip(below, values, strict=True)]
+        sums = [low + (value or 0) for low, value in zip(sums, values, strict=True)]
+        above = [f"{HEIGHT - value / top * HEIGHT:.2f}" for value in sums]
         path = []
         for run in runs:
-            upper = [(side, above[n]) for n in run for side in (times[n], min(times[n] + step, end))]
-            lower = [
-                (side, below[n]) for n in reversed(run) for side in (min(times[n] + step, end), times[n])
-            ]
-            corners = [
-                f"{_x(at, start, end):g},{HEIGHT - value / top * HEIGHT:.2f}" for at, value in upper + lower
-            ]
-            path.append("M" + "L".join(corners) + "Z")
+            upper = [f"{left[n]},{above[n]}H{right[n]}" for n in run]
+            lower = [f"{right[n]},{below[n]}H{left[n]}" for n in reversed(run)]
+            path.append("M" + "L".join(upper + lower) + "Z")
         chart.shapes[app] = "".join(path)
         below = above
     return chart
+
+
+def _sides(times: Sequence[int], start: int, end: int, step: int) -> tuple[list[str], list[str]]:
+    """The x coordinates of the left and the right side of each point, which is as wide as its step."""
+    return (
+        [f"{_x(at, start, end):g}" for at in times],
+        [f"{_x(min(at + step, end), start, end):g}" for at in times],
+    )
 
 
 def lines(
@@ -99,9 +104,10 @@ def lines(
     low = 10 ** math.floor(math.log10(min(found, default=100.0)))
     high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
     chart = Chart(_time(high), _time(low))
+    runs, (left, right) = _runs(times, step), _sides(times, start, end, step)
     for app, values in series.items():
         path = []
-        for run in _runs(times, step):
+        for run in runs:
             pen = "M"
             for n in run:
                 value = values[n]
@@ -110,8 +116,7 @@ def lines(
                     continue
                 y = HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT
                 # each point is a horizontal line of one step, so that a single point is visible, too
-                left, right = _x(times[n], start, end), _x(min(times[n] + step, end), start, end)
-                path.append(f"{pen}{left:g},{y:.2f}H{right:g}")
+                path.append(f"{pen}{left[n]},{y:.2f}H{right[n]}")
                 pen = "L"
         chart.shapes[app] = "".join(path)
     return chart

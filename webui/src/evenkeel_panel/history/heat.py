@@ -13,12 +13,13 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evenkeel_common.iostat import BUCKETS, bucket_upper
+from evenkeel_common.iostat import bucket_upper
+from evenkeel_history import lanes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from evenkeel_common.iostat import Histogram
+    from evenkeel_history.lanes import Lanes
 
 PARTS = (0.001, 0.01, 0.05, 0.2, 0.5)  # the upper ends of all levels but the last one
 WORDS = ("up to 0.1 %", "to 1 %", "to 5 %", "to 20 %", "to 50 %", "more than 50 %")
@@ -54,23 +55,20 @@ def level(part: float) -> int:
     return bisect_left(PARTS, part)
 
 
-def cells(points: Mapping[int, Mapping[str, Histogram]]) -> list[Cell]:
-    """The cells by time and band. POINTS: the histograms of each step by app, by the start of the step."""
+def cells(points: Mapping[int, Mapping[str, Lanes]]) -> list[Cell]:
+    """The cells by time and band. POINTS: the latencies of each step by app, by the start of the step."""
     result = []
-    for at, histograms in sorted(points.items()):
-        buckets = [0] * BUCKETS
-        for histogram in histograms.values():
-            for index, count in histogram.items():
-                buckets[index] += count
-        merged = {n // PER_BAND: sum(buckets[n : n + PER_BAND]) for n in range(0, BUCKETS, PER_BAND)}
-        result += [Cell(at, band, count) for band, count in sorted(merged.items()) if count > 0]
+    for at, apps in sorted(points.items()):
+        buckets = lanes.counts(sum(apps.values()))
+        bands = (sum(buckets[n : n + PER_BAND]) for n in range(0, len(buckets), PER_BAND))
+        result += [Cell(at, band, count) for band, count in enumerate(bands) if count]
     return result
 
 
 def picture(found: Iterable[Cell], start: int, end: int, step: int) -> Picture:
     """The picture of the cells FOUND between START and END, in a box of 1000 x 100. Many steps are merged."""
     width = step * max(1, math.ceil((end - start) / step / COLUMNS))
-    columns: dict[int, Histogram] = {}
+    columns: dict[int, dict[int, int]] = {}  # requests by band
     for cell in found:
         column = columns.setdefault((cell.at - start) // width, {})
         column[cell.band] = column.get(cell.band, 0) + cell.requests

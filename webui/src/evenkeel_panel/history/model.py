@@ -18,7 +18,7 @@ from .changes import Change, Changes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from evenkeel_common.iostat import Histogram
+    from evenkeel_history.lanes import Lanes
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
     from evenkeel_history.wear import Wear as State
@@ -170,14 +170,12 @@ def page_data(
     wear: Mapping[str, list[tuple[int, State]]],
     changes: Changes,
     *,
-    rows: bool = True,
     cells: bool = True,
 ) -> HistoryPage:
     """The data of the page. APP: only this app; None: all apps.
 
-    ROWS, CELLS: whether to include the rows of each point and the heat map. The HTML page needs them in another form.
+    There are rows if FOUND has points. CELLS: whether to include the heat map. The HTML page needs both in another form.
     """
-    points = sorted(found.points.items())
     return HistoryPage(
         start=found.start,
         end=found.end,
@@ -202,29 +200,20 @@ def page_data(
         changes_problem=changes.problem,
         heat=[
             Heat(cell.at, *heat.limits(cell.band), cell.requests)
-            for cell in heat.cells(histograms(found, app))
+            for cell in heat.cells(latencies(found, app))
         ]
         if cells
         else [],
-        rows=[row for at, point in points for row in _rows(at, point, app)] if rows else [],
+        rows=[row for at, point in sorted(found.points.items()) for row in _rows(at, point, app)],
     )
 
 
-def histograms(found: Found, app: str | None) -> dict[int, dict[str, Histogram]]:
+def latencies(found: Found, app: str | None) -> dict[int, dict[str, Lanes]]:
     """The latencies of each app in each point, all devices and directions together. APP: only this app; None: all apps."""
-    result: dict[int, dict[str, Histogram]] = {}
-    for at, point in found.points.items():
-        apps = result[at] = {}
-        for (name, _, _), flow in point.flows.items():
-            if not flow.latency or app not in (None, name):
-                continue
-            merged = apps.get(name)
-            if merged is None:
-                apps[name] = flow.latency.copy()
-                continue
-            for index, count in flow.latency.items():
-                merged[index] = merged.get(index, 0) + count
-    return result
+    return {
+        at: spot.latency if app is None else {name: one for name, one in spot.latency.items() if name == app}
+        for at, spot in found.spots.items()
+    }
 
 
 # name of a table in the URL of its CSV file → the type of its rows, and the field of the page that has them

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_common.iostat import percentile
 from evenkeel_history import live
+from evenkeel_history.lanes import percentile
 from evenkeel_history.period import Sum
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FOLDER
@@ -26,7 +26,8 @@ from .query import Pair, Query, form_time, pair, query
 
 if TYPE_CHECKING:
     from evenkeel_api.schema import Struct
-    from evenkeel_common.iostat import Histogram
+    from evenkeel_history.lanes import Lanes
+    from evenkeel_history.period import Spot
 
 blueprint = Blueprint("history", __name__, template_folder="templates")
 NAV = Nav(30, "History", "history.page")
@@ -69,9 +70,9 @@ def _data(
     ROWS, CELLS, CHANGES: whether to include the points, the heat map and the changes.
     """
     source = reader()
-    found = source.read(start, end)
+    found = source.read(start, end, points=rows)
     made = log.load(found.start, found.end) if changes else log.Changes()
-    return found, model.page_data(found, app, problem_of(found), source.wear(), made, rows=rows, cells=cells)
+    return found, model.page_data(found, app, problem_of(found), source.wear(), made, cells=cells)
 
 
 def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
@@ -114,8 +115,8 @@ def page() -> str:
     start, end = asked.window()
     found, data = _data(start, end, asked.app, rows=False, cells=False)
     look = _look(found.total, asked.app)
-    times = sorted(found.points)
-    latencies = model.histograms(found, asked.app)
+    times = sorted(found.spots)
+    latencies = model.latencies(found, asked.app)
     cells = heat.cells(latencies)
     now = int(time.time())
     return render_template(
@@ -167,13 +168,13 @@ def comparison() -> str:
     together.add(first.total)
     together.add(second.total)
     look = _look(together, asked.app)
-    series = [_series(found, model.histograms(found, asked.app), look["names"]) for found in (first, second)]
+    series = [_series(found, model.latencies(found, asked.app), look["names"]) for found in (first, second)]
     sides = [
         {
             "words": words,
             "found": found,
             "data": data,
-            "empty": not found.points,
+            "empty": not found.spots,
             "coverage": found.total.ms / 1000 / max(found.end - found.start, 1),
             "charts": _charts(found, series[number], series[1 - number]),
             "ticks": ticks(found.start, found.end),
@@ -243,13 +244,13 @@ def _look(total: Sum, app: str | None) -> dict[str, Any]:
 
 
 def _series(
-    found: Found, latencies: dict[int, dict[str, Histogram]], names: list[str]
+    found: Found, latencies: dict[int, dict[str, Lanes]], names: list[str]
 ) -> tuple[chart.Series, chart.Series]:
-    """The throughput in MB/s and the p99 latency in µs of the apps NAMES. LATENCIES: as from model.histograms()."""
-    times = sorted(found.points)
+    """The throughput in MB/s and the p99 latency in µs of the apps NAMES. LATENCIES: as from model.latencies()."""
+    times = sorted(found.spots)
     return (
-        {name: [_mbps(found.points[at], name) for at in times] for name in names},
-        {name: [percentile(latencies[at].get(name, {}), 99) for at in times] for name in names},
+        {name: [_mbps(found.spots[at], name) for at in times] for name in names},
+        {name: [percentile(latencies[at].get(name, 0), 99) for at in times] for name in names},
     )
 
 
@@ -259,16 +260,15 @@ def _charts(
     other: tuple[chart.Series, chart.Series] | tuple[None, None] = (None, None),
 ) -> tuple[tuple[str, str, chart.Chart], ...]:
     """Heading, kind and shapes of both charts. OTHER: the series of charts that need the same scales."""
-    box = sorted(found.points), found.start, found.end, found.step
+    box = sorted(found.spots), found.start, found.end, found.step
     return (
         ("Throughput", "area", chart.stacked(box[0], series[0], *box[1:], other[0])),
         ("Latency of 99 % of the requests", "line", chart.lines(box[0], series[1], *box[1:], other[1])),
     )
 
 
-def _mbps(point: Sum, app: str) -> float | None:
-    amount = sum(flow.bytes for (name, _, _), flow in point.flows.items() if name == app)
-    return amount / point.ms / 1000 if point.ms else None
+def _mbps(spot: Spot, app: str) -> float | None:
+    return spot.bytes.get(app, 0) / spot.ms / 1000 if spot.ms else None
 
 
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
