@@ -70,6 +70,18 @@ def test_the_window_has_what_the_scheduler_dispatched(
     assert window.total_written == 10**9
 
 
+def test_a_load_that_ends_keeps_its_bytes(tmp_path: Path, disk: Path) -> None:
+    """Its group disappears, and the window lasts as long as the other load."""
+    counted, long_ = Counted(tmp_path), Load("b", counting(tmp_path / "b", 1e6))
+    ends = counting(tmp_path / "a", 1e6)[-1] + "    if moved > 300_000:\n        break\n"
+    gone = f"import shutil\nshutil.rmtree({str(tmp_path / 'a')!r})\n"
+    short = Load("a", program(ends + gone), lasting=False)
+    window = runner(tmp_path, disk, counted).run([short, long_], settle=0.1, seconds=0.6, limit=10**9)
+    assert not (tmp_path / "a").exists()
+    assert 0 < window.written["a"] <= 400_000
+    assert window.total_written > 700_000
+
+
 def test_each_load_is_a_scope_with_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[Sequence[str]] = []
     monkeypatch.setattr(loads, "_start", lambda command, log: commands.append(command))

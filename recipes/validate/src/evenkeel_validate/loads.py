@@ -150,6 +150,8 @@ class Runner:
         self._check = check
         self._fixed_file = fixed_file
         self._base = (0, 0)  # the counters of the whole device before the first load started
+        # The last known counters, by name of the load and file. They disappear with the last process of the group.
+        self._known: dict[tuple[str, str], tuple[int, int]] = {}
 
     @property
     def scratch(self) -> Path:
@@ -162,7 +164,7 @@ class Runner:
 
         SERIES: also record the rate of each second. Raises DeviceGone, Stopped or ValidateError.
         """
-        self._base = self._of_device()
+        self._base, self._known = self._of_device(), {}
         with self._running(loads) as processes:
             begin = time.monotonic()
             # Loads that write settle for a quarter of their bytes at most, or a fast device would leave no window.
@@ -183,9 +185,10 @@ class Runner:
             if not ended:
                 ended = self._wait(loads, processes, start + seconds, limit)
             last, end = self._counts(loads, file), time.monotonic()
-            submitted = self._counts(loads)
+            final = self._counts(loads)
             self._end(loads, processes)
-            final = self._counts(loads) if self._grouped(loads) else submitted
+            if self._grouped(loads):
+                final = self._counts(loads)
         failures = [self._failure(load, p) for load, p in zip(loads, processes, strict=True)]
         if failure := next(filter(None, failures), ""):
             self._explain(failure)
@@ -193,8 +196,7 @@ class Runner:
             end - start,
             {n: last[n][0] - first[n][0] for n in last},
             {n: last[n][1] - first[n][1] for n in last},
-            # a group's counters disappear with its last process, so the last known count is used
-            sum(max(final[n][1], submitted[n][1]) for n in last),
+            sum(count for _, count in final.values()),
             bool(ended and time.monotonic() < begin + settle + seconds and not limit),
             dispatched and self._grouped(loads),
             points,
@@ -253,6 +255,8 @@ class Runner:
                 return True
             pause = POLL_S
             if limit:
+                # A load that has written all its bytes ends, and its counters disappear. So all of them are read here.
+                self._counts(loads, STAT_FILE)
                 written = sum(w for _, w in self._counts(loads).values())
                 if written >= limit:
                     return True
@@ -285,11 +289,9 @@ class Runner:
     def _of_group(self, load: Load, file: str) -> tuple[int, int]:
         group = self._launcher.group(load)
         assert group is not None
-        try:
-            return fio.io_stat((group / file).read_text(), self._number)
-        except OSError:
-            # before its first and after its last process
-            return (0, 0)
+        with contextlib.suppress(OSError):  # before its first and after its last process
+            self._known[load.name, file] = fio.io_stat((group / file).read_text(), self._number)
+        return self._known.get((load.name, file), (0, 0))
 
     def _end(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> None:
         for process in processes:
