@@ -40,6 +40,7 @@ RDEPENDS:${PN} = "\
     python3-logging \
     python3-msgspec \
     python3-netclient \
+    python3-numbers \
     python3-sqlite3 \
     python3-threading \
 "
