@@ -31,6 +31,7 @@ from lab import targets
 from lab.experiments import panel
 from lab.kernels import TOP
 from lab.model import Figure, Output
+from lab.scripts import FOLDER
 
 ROUNDS = panel.PLAN["rounds"]
 # routes without arguments that answer with a part of a page, or with a file
@@ -174,8 +175,10 @@ class Server:
 
 
 def test_the_size_of_a_page_includes_each_static_file_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(TOP / "tests"))  # the guest has visitor.py in the folder of panel.py
-    spec = importlib.util.spec_from_file_location("measured", panel.FOLDER / "panel.py")
+    # the guest has visitor.py and onboard.py in the folder of panel.py
+    monkeypatch.syspath_prepend(str(TOP / "tests"))
+    monkeypatch.syspath_prepend(str(FOLDER))
+    spec = importlib.util.spec_from_file_location("measured", FOLDER / "panel.py")
     assert spec is not None
     assert spec.loader is not None
     guest = importlib.util.module_from_spec(spec)

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the panel costs on a whole board: times of its pages, bytes, memory, and processor time.
+"""What the panel costs on a whole board (lab/onboard.py): times of its pages, bytes, memory, and processor time.
 
-The guest is the board's image (build/image), not a small archive. All figures come from one start of the board.
+All figures come from one start of the board, whose flash is the model emmc51.
 
-- The board's flash is the model emmc51, which keeps its data in the guest's memory. The guest copies the image into
-  it before the board starts. So the board does all its I/O on the virtual clock.
-- One CPU executes one instruction per nanosecond and has no cache. A real board has more cores, and each is slower or
-  faster than this one. The figures are exact, but they are not those of a certain board.
 - 16 apps have I/O in each second. The first keeps the flash busy with 32 requests of 64 KiB, half of them writes.
 - The history has two years in which 16 apps were busy all the time (evenkeel_history.testing).
 - A client on the board itself requests the pages on one open connection. Its times include nginx with TLS, the panel,
@@ -22,10 +18,9 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from lab.experiments.recorder import removable
+from lab import onboard
 from lab.kernels import TOP
-from lab.model import Device, Experiment, Figure, Output
-from lab.scripts import FOLDER
+from lab.model import Experiment, Figure, Output
 
 # The pages that an administrator sees, each with the view that it opens with. {end} is the end of the generated history;
 # guest/panel.py has the other times.
@@ -49,7 +44,7 @@ NOW = 5205 * 4 * 86400 + 120
 # MiB of the file that the apps share, of which each has a part
 PART_MB = 8
 PLAN: dict[str, Any] = {
-    "device": "mmcblk0",
+    "device": onboard.NAME,
     "pages": PAGES,
     "charts": CHARTS,
     "apps": APPS,
@@ -69,7 +64,7 @@ def _load(number: int) -> str:
     """The fio job of an app. The first app keeps the flash busy; the others have 20 requests a second."""
     how = "--bs=64k --iodepth=32" if number == 0 else "--bs=16k --iodepth=1 --rate_iops=10,10"
     return (
-        f"fio --name=load --filename=/data/lab/load --offset={number * PART_MB}m --size={PART_MB}m --direct=1"
+        f"fio --name=load --filename={onboard.DATA}/load --offset={number * PART_MB}m --size={PART_MB}m --direct=1"
         f" --ioengine=libaio --rw=randrw {how} --time_based --runtime=36000 --eta=never --zero_buffers --thread"
         f" --random_generator=tausworthe64 --randseed={number + 1}"
     )
@@ -78,13 +73,11 @@ def _load(number: int) -> str:
 def files() -> dict[str, str]:
     """The files of the data partition, below /data; etc/upper there is the board's /etc."""
     found = {
-        "/data/lab/panel.py": (FOLDER / "panel.py").read_text(),
-        "/data/lab/visitor.py": (TOP / "tests/visitor.py").read_text(),
-        "/data/lab/history_testing.py": (TOP / "recipes/history/src/evenkeel_history/testing.py").read_text(),
-        "/data/lab/plan.json": json.dumps(PLAN),
-        "/data/etc/upper/systemd/system/lab.service": "[Unit]\nDescription=The measurement of the lab\n\n[Service]\n"
-        "ExecStart=/usr/bin/python3 -B /data/lab/panel.py\n",
-        "/guest/board.sh": (FOLDER / "board.sh").read_text(),
+        **onboard.files("panel", PLAN),
+        f"{onboard.DATA}/visitor.py": (TOP / "tests/visitor.py").read_text(),
+        f"{onboard.DATA}/history_testing.py": (
+            TOP / "recipes/history/src/evenkeel_history/testing.py"
+        ).read_text(),
     }
     for number, app in enumerate(APPS):
         found[f"/data/etc/upper/systemd/system/{app}.service"] = (
@@ -160,22 +153,11 @@ def exposure(out: Output) -> list[Figure]:
     return [Figure(SERVICES[unit], level, "", "lower") for unit, level in _section(out, "exposure").items()]
 
 
-def device() -> Device:
-    """The flash of the board, and a disk with the image."""
-    found = removable("emmc51", name=PLAN["device"], memory_backed=1, capacity_mb=4096)
-    return Device(
-        found.name, found.setup, found.modules, capacity_mb=found.capacity_mb, about="emmc51", board=True
-    )
-
-
 def experiment(name: str, about: str, figures: Callable[[Output], Sequence[Figure]]) -> Experiment:
-    # All experiments have the same guest, so the lab starts the board only once. While it copies the image, the guest's
-    # clock jumps ahead with each wait for QEMU's disk, by up to 11 minutes in total.
-    return Experiment(
-        f"panel.{name}", about, f"NOW={NOW}\n. /guest/board.sh\n", lambda out: list(figures(out)), device=device(),
-        subject="none", figures_of="panel", baselines=(), deep=True, programs=(), files=files(), memory=3072,
-        limit=3600, timeout=5400, append="rauc.slot=A fsck.repair=yes systemd.gpt_auto=0",
-    )  # fmt: skip
+    # All experiments have the same guest, so the lab starts the board only once.
+    return onboard.experiment(
+        f"panel.{name}", about, figures, of="panel", files=files(), device=onboard.flash("emmc51"), now=NOW
+    )
 
 
 EXPERIMENTS = [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs on the board: measures the panel on the board's own clock, and writes the report to the second serial port."""
+"""Runs on the board: measures the panel on the board's own clock."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import json
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,27 +19,15 @@ from typing import Any, NamedTuple
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
+from onboard import main, run, step  # type: ignore[import-not-found]  # noqa: E402
 from visitor import Visitor  # type: ignore[import-not-found]  # noqa: E402
 
-REPORT = Path("/dev/ttyS1")
 CGROUPS = Path("/sys/fs/cgroup")
 HISTORY = Path("/var/lib/evenkeel-history")
 UNITS = ("evenkeeld", "evenkeel-history", "evenkeel-panel", "nginx")
 STATIC = re.compile(r'(?:src|href)="(/static/[^"]+)"')
 HOUR, YEAR = 3600, 365 * 86400
 SETTLE_S = 5  # between a change of the load and a measurement
-
-
-def report(section: str, text: str) -> None:
-    with REPORT.open("a") as port:
-        port.write(f"@@@ {section}\n{text}\n")
-
-
-def run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout.strip()
 
 
 class Answer(NamedTuple):
@@ -201,14 +187,6 @@ def sampling(seconds: int) -> dict[str, float]:
 
 def measure(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The sections of the report by name, each as soon as it is measured."""
-    step("wait for the board")
-    state = subprocess.run(
-        ["systemctl", "is-system-running", "--wait"], capture_output=True, text=True, check=False
-    )
-    if state.stdout.strip() != "running":
-        step(run("journalctl", "--boot", "--no-pager", "--lines=100"))
-        failed = run("systemctl", "--failed", "--no-legend", "--plain")
-        raise RuntimeError(f"the board is {state.stdout.strip()}: {failed}")
     step("fill the history")
     end = fill()
     moments = {
@@ -244,22 +222,5 @@ def measure(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "exposure", {unit: exposure(unit) for unit in UNITS}
 
 
-def step(text: str) -> None:
-    """The serial log shows how far the measurement is."""
-    with Path("/dev/console").open("w") as console:
-        console.write(f"lab: {time.monotonic():.1f} s: {text}\n")
-
-
-def main() -> None:
-    try:
-        for section, found in measure(json.loads((HERE / "plan.json").read_text())):
-            report(section, json.dumps(found))
-    except Exception as error:
-        step(traceback.format_exc())
-        report("failed", repr(error))
-    report("end", "")
-    Path("/proc/sysrq-trigger").write_text("b")  # QEMU ends instead of a restart (-no-reboot)
-
-
 if __name__ == "__main__":
-    main()
+    main(measure)
