@@ -9,7 +9,6 @@ other option or path. If the request is "bundle", the answer is a support bundle
 Memory: at most MAX_LINES lines of MAX_TEXT characters, and one line of journalctl, which it cuts at MAX_LINE bytes.
 """
 
-import calendar
 import json
 import re
 import socket
@@ -22,7 +21,6 @@ from typing import Any
 
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
-from . import support_bundle
 from .time_limit import time_limit
 
 JOURNALCTL = "/usr/bin/journalctl"
@@ -72,6 +70,8 @@ def _checked(pattern: re.Pattern[str], value: Any) -> str:
 
 
 def _seconds(value: Any) -> int:
+    import calendar  # each page of the journal starts this program, and few need it
+
     try:
         return calendar.timegm(time.strptime(_checked(_TIME, value), "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError as error:
@@ -153,6 +153,8 @@ def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
     connection.settimeout(STALL_S)
     packet = connection.recv(MAX_REQUEST)
     if packet == b'"bundle"':
+        from . import support_bundle  # it takes longer to load than the rest of this program
+
         support_bundle.serve(connection, journalctl)
         return
     try:
