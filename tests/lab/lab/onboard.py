@@ -43,12 +43,15 @@ def flash(preset: str, **override: int) -> Device:
 
 def experiment(
     name: str, about: str, figures: Callable[[Output], Sequence[Figure]], *, of: str, files: Mapping[str, str],
-    device: Device, now: int, prepare: str = "",
+    device: Device, now: int, prepare: str = "", memory: int = 3072,
 ) -> Experiment:  # fmt: skip
-    """An experiment on a board that starts at the time NOW. PREPARE: commands of the guest before it starts the board."""
+    """An experiment on a board that starts at the time NOW.
+
+    PREPARE: commands of the guest before it starts the board. MEMORY: of the guest in MiB, with the content of the flash.
+    """
     # While it copies the image, the guest's clock jumps ahead with each wait for QEMU's disk, by up to 11 minutes in total.
     return Experiment(
         name, about, f"{prepare}NOW={now}\n. /guest/board.sh\n", lambda out: list(figures(out)), device=device,
-        subject="none", figures_of=of, baselines=(), deep=True, programs=(), files=files, memory=3072,
+        subject="none", figures_of=of, baselines=(), deep=True, programs=(), files=files, memory=memory,
         limit=3600, timeout=5400, append="rauc.slot=A fsck.repair=yes systemd.gpt_auto=0",
     )  # fmt: skip

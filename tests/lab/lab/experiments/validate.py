@@ -101,11 +101,11 @@ def _figures(name: str, pairs: Mapping[str, str]) -> Any:
 
 def _experiment(
     name: str, about: str, figures: Any, runs: Mapping[str, Sequence[str]], *, device: str = NAME, prepare: str = "",
-    flash: Device | None = None,
+    flash: Device | None = None, **more: int,
 ) -> Experiment:  # fmt: skip
     return onboard.experiment(
         f"validate.{name}", about, figures, of="ek-validate", device=flash or onboard.flash("emmc51"), now=NOW, prepare=prepare,
-        files=onboard.files("validate", {"device": device, "runs": runs}),
+        files=onboard.files("validate", {"device": device, "runs": runs}), **more,
     )  # fmt: skip
 
 
@@ -121,7 +121,8 @@ def player() -> Experiment:
     return _experiment(
         "player", "stalls of a player by ek-validate, in a file on an eMMC 5.1 that collects garbage",
         _figures("suite", PLAYER), {"suite": ["evenkeel", *only(PLAYER)]}, device=onboard.NAME,
-        flash=onboard.flash("emmc51", **GC),
+        # the loads write 1 GiB of random data
+        flash=onboard.flash("emmc51", **GC), memory=6144,
     )  # fmt: skip
 
 
