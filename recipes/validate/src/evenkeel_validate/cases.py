@@ -72,8 +72,10 @@ class Case:
 
     @property
     def parts(self) -> int:
-        """How often loads run: a promise also measures each job alone."""
-        return len(self.jobs) + 1 if self.kind in ("promise", "fixed") else 1
+        """How often loads run: a promise also measures each job alone, and each job that writes twice."""
+        if self.kind == "promise":
+            return len(self.jobs) + 1 + sum(job.writes for job in self.jobs)
+        return len(self.jobs) + 1 if self.kind == "fixed" else 1
 
     @property
     def longest(self) -> float:
