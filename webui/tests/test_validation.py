@@ -57,6 +57,7 @@ def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) 
         "0.0042 % of the endurance",
         "about 2 min, and at most 2 min",
         "backups and apps without a weight are slower",
+        "No file loses data.",
         "evenkeel, bfq, mq-deadline",
         "ek-player is not installed",
     ):

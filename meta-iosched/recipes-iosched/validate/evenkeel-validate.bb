@@ -21,7 +21,7 @@ FILES:${PN} += "\
 "
 
 # evenkeel-agent has the Python package evenkeel_common and the probe of flash channels. evenkeel-loads has the player
-# and the recording program.
+# and the recording program. util-linux allocates space and discards it.
 RDEPENDS:${PN} = "\
     evenkeel-agent \
     evenkeel-loads \
@@ -34,4 +34,6 @@ RDEPENDS:${PN} = "\
     python3-html \
     python3-io \
     python3-json \
+    util-linux-fallocate \
+    util-linux-fstrim \
 "

@@ -17,6 +17,7 @@ PLAN = {
     "most_s": 120,
     "schedulers": ["evenkeel", "bfq"],
     "groups": True,
+    "discards": True,
     "left_out": [{"case": "stall.x", "reason": "no player"}],
 }
 RUNNING = {
@@ -155,6 +156,7 @@ async def test_ekctl(board: Harness) -> None:
             "time        about 110 s, at most 120 s",
             "schedulers  evenkeel bfq",
             "meanwhile   apps keep their share; updates, backups and apps without a weight are slower",
+            "            free space is discarded; no file loses data, but apps may stall on an eMMC",
             "            while another scheduler is active, weights of apps are not enforced",
             "left out    stall.x: no player",
         ]

@@ -49,7 +49,14 @@ def test_the_image_has_the_programs_that_a_run_needs() -> None:
     packages = (TOP / "recipes/image/data/packages").read_text().split("\n")
     assert {"fio", "smartmontools"} <= set(packages)
     recipe = (TOP / "meta-iosched/recipes-iosched/validate/evenkeel-validate.bb").read_text()
-    for name in ("fio", "smartmontools", "evenkeel-agent", "evenkeel-loads"):
+    for name in (
+        "fio",
+        "smartmontools",
+        "evenkeel-agent",
+        "evenkeel-loads",
+        "util-linux-fallocate",
+        "util-linux-fstrim",
+    ):
         assert re.search(rf"^    {name} \\$", recipe, re.MULTILINE), name
 
 

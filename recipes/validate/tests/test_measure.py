@@ -3,13 +3,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from evenkeel_report.row import Figure
-from evenkeel_validate import cases, measure
+from evenkeel_validate import cases, discards, measure
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.loads import Load, Window
@@ -58,6 +58,40 @@ def figures(found: Outcome) -> dict[str, Figure]:
 
 def case(name: str) -> Case:
     return next(c for c in cases.full() if c.name == name)
+
+
+def discarding(
+    tmp_path: Path, discarded: int, folder: Path | None, load: str = "discards"
+) -> tuple[Outcome, list[Load]]:
+    """The figures alongside discards, and the loads."""
+    (tmp_path / "reader_lat.1.log").write_text("0, 200000, 0, 4096\n" * 12)
+    runner = Fixed(tmp_path, {}, outputs={"load": {"bytes": discarded, "seconds": 2.5}})
+    # fio's logs of an earlier case are removed before the loads start, and these loads write none
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_: None)
+        found = measure.measure(
+            case(f"latency.beside.{load}"), replace(context(runner, []), folder=folder), 0
+        )
+    return found, runner.started[0]
+
+
+def test_discards_in_a_file_system_are_a_load_of_their_own(tmp_path: Path) -> None:
+    """fio discards only on partitions and devices."""
+    found, loads = discarding(tmp_path, 500_000_000, Path("/data/.ek-validate"))
+    assert figures(found)["load-mbps"].value == 200.0
+    assert figures(found)["p50"].value == 200.0
+    reader, trims = loads
+    assert (reader.arguments[0], reader.name) == ("fio", "reader")
+    assert trims.arguments[1:] == ["-I", discards.__file__, "/data/.ek-validate/discards"]
+    # on a partition, fio discards
+    assert [load.arguments[0] for load in discarding(tmp_path, 0, None)[1]] == ["fio", "fio"]
+    others = discarding(tmp_path, 0, Path("/data/.ek-validate"), "reads")[1]
+    assert [load.arguments[0] for load in others] == ["fio", "fio"]
+
+
+def test_a_file_system_that_discards_nothing_has_no_figures(tmp_path: Path) -> None:
+    with pytest.raises(ValidateError, match=r"the file system discarded nothing in 2\.5 s"):
+        discarding(tmp_path, 0, Path("/data/.ek-validate"))
 
 
 @pytest.mark.parametrize(("subject", "must"), [("evenkeel", True), ("none", False)])

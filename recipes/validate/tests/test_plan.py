@@ -10,7 +10,7 @@ from typing import get_args
 import pytest
 from evenkeel_report.names import TOPICS
 from evenkeel_report.papers import RATIOS, SPLIT, STALLS
-from evenkeel_validate import cases, fio, measure, plan
+from evenkeel_validate import cases, discards, fio, measure, plan
 from evenkeel_validate.cases import MB, Case, Need
 from evenkeel_validate.errors import Stopped
 from evenkeel_validate.plan import PROFILES, Budget, Plan, Profile
@@ -118,8 +118,11 @@ def test_an_io_that_does_not_fit_into_a_small_test_file_is_left_out() -> None:
 
 
 def test_the_space_has_all_files_that_exist_at_once() -> None:
-    assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE
-    assert plan.space(PROFILES["full"]) == PROFILES["full"].file + plan.MOVIE + 300 * 10**6
+    trims = discards.BYTES
+    assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE + trims
+    assert plan.space(PROFILES["full"]) == PROFILES["full"].file + plan.MOVIE + 300 * 10**6 + trims
+    reads = replace(PROFILES["quick"], cases=lambda: [cases.quick()[0]])
+    assert plan.space(reads) == reads.file + plan.MOVIE
 
 
 def test_only_chosen_cases_run() -> None:
@@ -141,6 +144,13 @@ def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None
     assert "at most 45 min" in text
     assert "updates, backups and apps without a weight are slower" in text
     assert "(evenkeel, bfq). While another one than evenkeel is active, weights and fixed shares" in text
+
+
+def test_the_announcement_says_that_free_space_is_discarded() -> None:
+    line = "Free space of the target is discarded again and again. No file loses data."
+    for have, said in ((ALL, True), (ALL - {"discard"}, False)):
+        text = " ".join(plan.announcement(made("quick", have=have), where="x", capacity=0))
+        assert (line in text) is said
 
 
 def test_what_is_missing_is_said_for_each_case() -> None:

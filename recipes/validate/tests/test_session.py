@@ -14,7 +14,7 @@ from typing import Any
 
 import fake_board as board
 import pytest
-from evenkeel_validate import cases, lock, plan, report, runs, session, undo
+from evenkeel_validate import cases, lock, measure, plan, report, runs, session, undo
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.plan import Profile
@@ -216,6 +216,31 @@ def test_an_unexpected_exception_is_not_hidden_and_leaves_nothing(
     with pytest.raises(RuntimeError, match="a defect"):
         run.run(run.make_plan())
     clean(root, before)
+
+
+def test_files_of_loads_are_removed(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A load that was killed leaves its file in the folder of the test file."""
+    before = board.values(root / "sys")
+
+    def leave(case: Case, context: measure.Context, limit: int) -> measure.Outcome:
+        assert context.folder is not None
+        for name in ("rec", "truncate", "allocate", "discards"):
+            (context.folder / name).touch()
+        return measure.Outcome()
+
+    monkeypatch.setattr(session.measure, "measure", leave)
+    run = make(root, launcher)
+    run.run(run.make_plan())
+    clean(root, before)
+
+
+def test_the_discards_of_a_file_need_a_device_that_can(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher, profile=replace(PROFILE, cases=cases.quick))
+    assert run.make_plan().skipped["latency.beside.discards"] == "the device has no discard"
+    (run.queue / "discard_max_bytes").write_text("2147450880\n")
+    assert "latency.beside.discards" not in run.make_plan().skipped
 
 
 def test_one_validation_at_a_time(root: Path, launcher: board.Groups) -> None:

@@ -331,7 +331,7 @@ def demo_cache() -> Cache:
 
 def demo_plan() -> ValidationPlan:
     return ValidationPlan(
-        "the file /data/.ek-validate/data on mmcblk0", 14, 801_000_000, 0.0042, 112, 120, ["evenkeel"], True,
+        "the file /data/.ek-validate/data on mmcblk0", 14, 801_000_000, 0.0042, 112, 120, ["evenkeel"], True, True,
         [LeftOut("stall.direct.read.1m", "ek-player is not installed (component loads)")],
     )  # fmt: skip
 

@@ -194,6 +194,8 @@ TEXTS = {
     "validation-takes": "its {cases} measurements take about {time}, and at most {most}",
     "validation-slows": "meanwhile, it is one group alongside the apps, with the weight 100. Apps keep their share. Updates,"
     " backups and apps without a weight are slower",
+    "validation-discards": "it discards free space again and again. No file loses data. On an eMMC, apps may stall for tens of"
+    " milliseconds",
     "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"
     " is active, weights and fixed shares of apps are not enforced, and the board reports this as a problem",
     "validation-choice": "choose profile and topic from the lists. Nothing was started",

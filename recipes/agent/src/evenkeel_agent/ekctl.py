@@ -773,6 +773,8 @@ def _plan_text(plan: dict[str, Any]) -> str:
         lines.append(
             "meanwhile   apps keep their share; updates, backups and apps without a weight are slower"
         )
+    if plan["discards"]:
+        lines.append("            free space is discarded; no file loses data, but apps may stall on an eMMC")
     if len(plan["schedulers"]) > 1:
         lines.append("            while another scheduler is active, weights of apps are not enforced")
     return "\n".join([*lines, *(f"left out    {one['case']}: {one['reason']}" for one in plan["left_out"])])

@@ -17,7 +17,7 @@ Kind = Literal[
     "limit", "sustained", "latency", "ratio", "shares", "promise", "stall", "record", "fixed", "channels"
 ]
 # What a case needs. A case whose needs are not met is skipped, and the report says why.
-Need = Literal["groups", "evenkeel", "file system", "blocks", "discard", "ek-player", "ek-writer", "ek-pairs"]
+Need = Literal["groups", "evenkeel", "file system", "discard", "ek-player", "ek-writer", "ek-pairs"]
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,8 @@ class Job:
     - `weight`: of its group. `fixed`: its fixed share in percent; 0: none.
     - `buffered`: through the page cache. `sync`: "fsync" after each I/O, or "".
     - `per_second`: number of planned reads; 0: as many as possible.
+
+    If the target is a file, another program runs a job that discards (discards.py).
     """
 
     name: str
@@ -116,7 +118,7 @@ def _latencies(seconds: float, written: int) -> list[Case]:
         "reads": ("reads of 1 MiB", Job("load", "read", "1m", 4), GROUPS),
         "writes": ("writes of 1 MiB", Job("load", "write", "1m", 4), GROUPS),
         "flushes": ("writes of 4 KiB, each with fsync", Job("load", "randwrite", "4k", sync="fsync"), GROUPS),
-        "discards": ("discards of 1 MiB", Job("load", "trim", "1m"), GROUPS | {"blocks", "discard"}),
+        "discards": ("discards of free space", Job("load", "trim", "1m"), GROUPS | {"discard"}),
     }
     alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), seconds=seconds)
     contended = [

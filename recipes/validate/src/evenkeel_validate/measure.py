@@ -8,6 +8,7 @@ and otherwise an I/O of the load.
 
 import json
 import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 from evenkeel_agent.probe import ProbeError
 from evenkeel_report.row import Figure, Target
 
-from . import cases, fio
+from . import cases, discards, fio
 from .cases import Case, Job
 from .errors import ValidateError
 from .fio import Result
@@ -181,10 +182,20 @@ def light_bound(known: Mapping[tuple[str, str], float], load: Job) -> float | No
     return round(max(2 * (large + own), alone), 1)
 
 
+def _trims(job: Job | None, folder: Path | None) -> Load | None:
+    """The load that discards in the file system of FOLDER; None if fio runs JOB."""
+    if job is None or job.rw != "trim" or folder is None:
+        return None
+    return Load(
+        job.name, [sys.executable, "-I", str(discards.__file__), str(folder / "discards")], job.weight
+    )
+
+
 def _latency(case: Case, context: Context, limit: int) -> Outcome:
-    loads = _loads(case, context, limit)
+    reader, load = case.jobs[0], case.jobs[1] if len(case.jobs) > 1 else None
+    trims = _trims(load, context.folder)
+    loads = [*_loads(case, context, limit, [reader]), trims] if trims else _loads(case, context, limit)
     window, results = _run(case, context, limit, loads)
-    reader = case.jobs[0]
     texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{reader.name}_lat.*.log"))]
     try:
         bins = fio.logged(texts, reader, results[reader.name].seconds)
@@ -192,7 +203,6 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         raise ValidateError(f"{case.name}: {error}") from error
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
-    load = case.jobs[1] if len(case.jobs) > 1 else None
     bound = light_bound(context.known, load) if load and load.rw in ("read", "write") else None
     figures = [
         Figure(
@@ -202,13 +212,22 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         for name, share in PERCENTILES.items()
     ]  # fmt: skip
     if load:
-        figures.append(Figure("load-mbps", round(results[load.name].mbps, 2), "MB/s", "higher"))
+        rate = _trimmed(context, trims, case) if trims else results[load.name].mbps
+        figures.append(Figure("load-mbps", round(rate, 2), "MB/s", "higher"))
     return Outcome(figures, curve=fio.curve(bins), written=_written(window, results))
 
 
 def block(job: Job, window: Window) -> int:
     """The smallest number of bytes by which the count of a group grows."""
     return min(job.size, LARGEST) if window.dispatched else job.size
+
+
+def _trimmed(context: Context, trims: Load, case: Case) -> float:
+    """MB/s that the file system discarded."""
+    found = _json(context, trims, case)
+    if not found["bytes"]:
+        raise ValidateError(f"{case.name}: the file system discarded nothing in {found['seconds']:.1f} s")
+    return float(found["bytes"] / found["seconds"] / 1e6)
 
 
 def around(wanted: float, block: int, slower: int) -> tuple[float, float]:

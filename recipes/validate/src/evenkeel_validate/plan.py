@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import cases, fio
+from . import cases, discards, fio
 from .cases import GROUPS, MB, Case, Need
 from .errors import Stopped
 
@@ -54,7 +54,8 @@ PROFILES = {
 def space(profile: Profile) -> int:
     """Bytes of the files that exist at the same time in the folder of the test file."""
     records = RECORD_SPACE if any(c.kind == "record" for c in profile.cases()) else 0
-    return profile.file + MOVIE + records
+    trims = discards.BYTES if any("discard" in c.needs for c in profile.cases()) else 0
+    return profile.file + MOVIE + records + trims
 
 
 @dataclass(frozen=True)
@@ -153,6 +154,11 @@ def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
             "Meanwhile the validation is one group alongside the apps, with the weight 100. Apps keep their share, but the"
             " device is busy: updates, backups and apps without a weight are slower."
         )
+    if discards_space(plan):
+        lines.append(
+            "Free space of the target is discarded again and again. No file loses data. On an eMMC, apps may stall for"
+            " tens of milliseconds."
+        )
     schedulers = list(dict.fromkeys(step.scheduler for step in plan.steps))
     if len(schedulers) > 1:
         lines.append(
@@ -161,6 +167,10 @@ def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
         )
     lines += [f"Left out: {name}, because {why}." for name, why in plan.skipped.items()]
     return lines
+
+
+def discards_space(plan: Plan) -> bool:
+    return any("discard" in step.case.needs for step in plan.steps)
 
 
 def duration(seconds: float) -> str:

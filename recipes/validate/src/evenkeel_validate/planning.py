@@ -48,5 +48,6 @@ def plan_of(
         "most_s": made.profile.seconds,
         "schedulers": list(dict.fromkeys(step.scheduler for step in made.steps)),
         "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
+        "discards": plan.discards_space(made),
         "left_out": made.skipped,
     }

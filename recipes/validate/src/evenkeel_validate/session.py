@@ -36,7 +36,8 @@ from .target import Target
 OTHERS = ("bfq", "none", "mq-deadline", "kyber")
 PROGRESS_S = 0.5
 SCRATCH = "scratch"
-RECORD_FILES = ("rec", "truncate", "allocate")
+# files that loads make in the folder of the test file
+LOAD_FILES = ("rec", "truncate", "allocate", "discards")
 
 
 def now() -> str:
@@ -123,7 +124,6 @@ class Session:
             "groups": self.grouped,
             "evenkeel": self.schedulers()[0] == SUBJECT,
             "file system": kind == "file",
-            "blocks": kind != "file",
             "discard": discards not in ("", "0"),
             "ek-player": _installed("ek-player"),
             "ek-writer": _installed("ek-writer") and _installed("ek-disturb"),
@@ -133,7 +133,6 @@ class Session:
             "groups": "it needs weights, and so systemd and root",
             "evenkeel": f"the scheduler of {self.request.target.disk} is not {SUBJECT}",
             "file system": "it needs a test file, and the target is not a file",
-            "blocks": "fio can discard only on a partition or a whole device",
             "discard": "the device has no discard",
             "ek-player": "ek-player is not installed (component loads)",
             "ek-writer": "ek-writer and ek-disturb are not installed (component loads)",
@@ -307,7 +306,7 @@ class Session:
             folder.mkdir(mode=0o700)
             if made.prepared > made.profile.file:
                 wanted.append((folder / "movie", MOVIE))
-            for path in (*(p for p, _ in wanted), *(folder / name for name in RECORD_FILES)):
+            for path in (*(p for p, _ in wanted), *(folder / name for name in LOAD_FILES)):
                 journal.file(path)
         for path, size in wanted:
             self.say(f"writing {size / 1e6:.0f} MB to {path}")

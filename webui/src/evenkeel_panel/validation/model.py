@@ -72,6 +72,8 @@ def announcement(plan: ValidationPlan) -> list[str]:
     ]
     if plan.groups:
         lines.append(texts.text("validation-slows"))
+    if plan.discards:
+        lines.append(texts.text("validation-discards"))
     if len(plan.schedulers) > 1:
         lines.append(texts.text("validation-schedulers", schedulers=", ".join(plan.schedulers)))
     return lines

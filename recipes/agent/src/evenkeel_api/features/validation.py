@@ -77,6 +77,7 @@ class ValidationPlan(Struct, frozen=True):
     groups: Annotated[
         bool, Meta(description="whether it competes with the apps, as one group with the weight 100")
     ]
+    discards: Annotated[bool, Meta(description="whether it discards free space; no file loses data")]
     left_out: Annotated[list[LeftOut], Meta(description="[cases](#left-out-case) that cannot run")]
 
 
