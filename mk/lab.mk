@@ -33,11 +33,11 @@ $(ORACLE)/ek-oracle: $(call program_sources,tests/lab/oracle) $(wildcard tests/f
 	$(call meson_build,oracle,tests/lab/oracle,-Dtests=disabled)
 	touch $@
 
-# ek-pairs belongs to the agent: `ekctl probe` runs it.
-$(LOADS)/ek-pairs: recipes/agent/src/ek_pairs.c recipes/agent/meson.build $(VERSION_FILE) | $(TOOLROOT)
-	$(call meson_build,agent,recipes/agent)
+# ek-pairs belongs to ek-validate, which runs it to find flash channels.
+$(LOADS)/ek-pairs: recipes/validate/src/ek_pairs.c recipes/validate/meson.build $(VERSION_FILE) | $(TOOLROOT)
+	$(call meson_build,validate,recipes/validate)
 	mkdir -p $(LOADS)
-	cp $(B)/agent/ek-pairs $@
+	cp $(B)/validate/ek-pairs $@
 
 # Modules for the kernel variant `lab`, which has baselines and layers that the board's kernel lacks. To build them,
 # make also builds that kernel.

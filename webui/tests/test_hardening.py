@@ -68,7 +68,7 @@ def test_no_dangerous_calls() -> None:
     # Neither the panel nor the agent: only programs of their own. support_bundle.py and time_limit.py are parts of ek-journal.
     starts = re.compile(r"^(import subprocess|from evenkeel_common\.command import)", re.MULTILINE)
     starters = {path.name for path in SOURCES if starts.search(path.read_text())}
-    known = {"command.py", "firstboot.py", "probe.py", "support_bundle.py", "time_limit.py"}
+    known = {"command.py", "firstboot.py", "support_bundle.py", "time_limit.py"}
     assert {name for name in starters if not name.endswith("_helper.py")} == known
 
 

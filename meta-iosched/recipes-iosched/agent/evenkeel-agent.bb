@@ -13,7 +13,6 @@ EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_COMPONENT = "recipes/agent"
 EXTRA_OEMESON += "-Dwerror=false"
-DEPENDS += "libaio"
 
 SYSTEMD_SERVICE:${PN} = "evenkeeld.service evenkeel-network-boot.service"
 

@@ -11,6 +11,8 @@ inherit evenkeel_component evenkeel_layers evenkeel_python systemd features_chec
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_COMPONENT = "recipes/validate"
+EXTRA_OEMESON += "-Dwerror=false"
+DEPENDS += "libaio"
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-validate-restore.service"
 
@@ -20,8 +22,8 @@ FILES:${PN} += "\
     ${PYTHON_SITEPACKAGES_DIR} \
 "
 
-# evenkeel-agent has the Python package evenkeel_common and the probe of flash channels. evenkeel-loads has the player
-# and the recording program. util-linux allocates space and discards it.
+# evenkeel-agent has the Python package evenkeel_common. evenkeel-loads has the player and the recording program.
+# util-linux allocates space and discards it.
 RDEPENDS:${PN} = "\
     evenkeel-agent \
     evenkeel-loads \
@@ -34,6 +36,7 @@ RDEPENDS:${PN} = "\
     python3-html \
     python3-io \
     python3-json \
+    python3-math \
     util-linux-fallocate \
     util-linux-fstrim \
 "

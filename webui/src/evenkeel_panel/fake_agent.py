@@ -294,7 +294,7 @@ def demo_validations() -> dict[str, ValidationReport]:
         Measured("device.sequential-read.1m.qd1.mbps", "98 MB/s", "", "open"),
         Measured("fair.read.1m.ratio", "2.01", "1.9 to 2.1", "held"),
     ]
-    left_out = [LeftOut("channel.probe", "ek-pairs is not installed (component agent)")]
+    left_out = [LeftOut("channel.probe", "ek-pairs is not installed")]
     sentences = [
         "This device reads 98 MB/s.",
         "With the scheduler evenkeel, it holds the ratio 2:1 at every size.",

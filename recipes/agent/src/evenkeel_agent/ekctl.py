@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH100
-"""ekctl: the command line of the agent. The command `probe` needs no agent.
+"""ekctl: the command line of the agent.
 
-Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. A probe that finds no
-channels exits with 0, and with --apply it exits with 1. With --json, ekctl prints the D-Bus answer as JSON.
+Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. With --json, ekctl prints
+the D-Bus answer as JSON.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from evenkeel_api.roles import ROLES
 from evenkeel_common.files import read_small, why
 from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
 
-from . import __version__, fixed_share, probe, weight
+from . import __version__, fixed_share, weight
 from .bus import Bus, CallError
 
 # how long ekctl waits for an answer: longer than the agent waits for a unit to start or stop (20 s)
@@ -243,22 +243,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     audit = commands.add_parser("audit", parents=[common], help="show the newest rows of the audit log")
     audit.add_argument("--rows", type=_rows, default=50, metavar="N", help="1 to 500 (default 50)")
-    find = commands.add_parser(
-        "probe", parents=[common], help="find the flash channels of a disk; it only reads the disk"
-    )
-    find.add_argument("device", metavar="DEVICE", help="a whole disk, for example /dev/mmcblk0")
-    find.add_argument(
-        "--seconds",
-        type=_seconds,
-        default=probe.SECONDS,
-        metavar="N",
-        help=f"approximate time limit, 1 to {probe.MAX_SECONDS} (default {probe.SECONDS})",
-    )
-    find.add_argument(
-        "--apply",
-        action="store_true",
-        help="if the result is sure, set the tunables of evenkeel until the next boot",
-    )
     return parser
 
 
@@ -286,12 +270,6 @@ def _add_validate(commands: Any, common: argparse.ArgumentParser) -> None:
     fetch.add_argument(
         "file", metavar="FILE", help="for example report.html; .html is a page, any other is JSON"
     )
-
-
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MAX_SECONDS}")
-    return int(text)
 
 
 def _rows(text: str) -> int:
@@ -454,11 +432,6 @@ async def _find(address: str | None, name: str) -> dict[str, Any]:
 async def run(options: argparse.Namespace) -> Any:
     """Execute the command. Returns the answer that --json prints."""
     address = getattr(options, "bus", None)
-    if options.command == "probe":
-        try:
-            return probe.run(options.device, seconds=options.seconds, apply_result=options.apply)
-        except probe.ProbeError as error:
-            raise Refused(str(error)) from error
     if options.command == "status":
         return await _call(address, "GetStatus")
     if options.command == "apps":
@@ -861,8 +834,6 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return str(answer["password"])
     if options.command in ("add-user", "reset-password"):
         return f"first password of {options.user}: {answer['password']}"
-    if options.command == "probe":
-        return f"{answer['finding']}{'; applied' if answer['applied'] else ''}"
     return ""
 
 
@@ -879,9 +850,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = json.dumps(answer, indent=1, ensure_ascii=False) if options.json else _text(options, answer)
     if text:
         print(text)
-    if options.command == "probe" and options.apply and not answer["applied"]:
-        print("ekctl: nothing was applied, because the result is not usable", file=sys.stderr)
-        return 1
     return 0
 
 

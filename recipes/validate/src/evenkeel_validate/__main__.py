@@ -2,7 +2,7 @@
 """ek-validate: measures a flash device and its scheduler, and compares both with what was promised.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 3 the report is partial, 4 a promise is
-broken. With --json, the commands print JSON.
+broken. A probe that finds no channels exits with 0, and with --apply it exits with 1. With --json, the commands print JSON.
 """
 
 import argparse
@@ -17,7 +17,7 @@ from typing import Any
 from evenkeel_common.files import why
 from evenkeel_report import compare as comparison
 
-from . import lock, model, plan, report, report_page, runs, session, summary, target, version
+from . import lock, model, plan, probe, report, report_page, runs, session, summary, target, version
 from .cases import MB
 from .errors import ValidateError
 from .loads import Launcher, Scopes, Ungrouped
@@ -88,6 +88,17 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_argument("before", metavar="A")
     compare.add_argument("after", metavar="B")
     commands.add_parser("restore", help="undo what a validation that was killed has changed")
+    channels = commands.add_parser(
+        "channels", parents=[common], help="find the flash channels of a disk; it only reads the disk"
+    )
+    channels.add_argument("device", metavar="DEVICE", help="a whole disk, for example /dev/mmcblk0")
+    channels.add_argument(
+        "--seconds", type=_seconds, default=probe.SECONDS, metavar="N",
+        help=f"approximate time limit, 1 to {probe.MAX_SECONDS} (default {probe.SECONDS})",
+    )  # fmt: skip
+    channels.add_argument(
+        "--apply", action="store_true", help="if the result is sure, set the tunables of evenkeel until the next boot"
+    )  # fmt: skip
     fit = commands.add_parser(
         "model", parents=[common],
         help="fit the flash model to a report; runs in a clone of the project, not on the board",
@@ -102,6 +113,12 @@ def _parser() -> argparse.ArgumentParser:
         "--preset", type=Path, metavar="FILE", help="write the preset into FILE (default: print it)"
     )
     return parser
+
+
+def _seconds(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MAX_SECONDS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MAX_SECONDS}")
+    return int(text)
 
 
 def _launcher() -> tuple[Launcher, bool]:
@@ -287,6 +304,18 @@ def _restore(places: Places) -> int:
     return 1 if failed else 0
 
 
+def _channels(args: argparse.Namespace, places: Places) -> int:
+    # It would disturb the figures of a validation, which also restores the tunables at its end.
+    if lock.holder(places.lock):
+        raise ValidateError(lock.BUSY)
+    found = probe.run(args.device, seconds=args.seconds, apply_result=args.apply)
+    _print(args, found, [f"{found['finding']}{'; applied' if found['applied'] else ''}"])
+    if args.apply and not found["applied"]:
+        print("ek-validate: nothing was applied, because the result is not usable", file=sys.stderr)
+        return 1
+    return 0
+
+
 def _model(args: argparse.Namespace) -> int:
     fitted = model.fit_report(report.read(Path(args.report)), args.flashsim)
     text = model.preset(fitted, args.name)
@@ -317,6 +346,8 @@ def main(arguments: Sequence[str] | None = None, places: Places | None = None) -
                 return _compare(args, places)
             case "restore":
                 return _restore(places)
+            case "channels":
+                return _channels(args, places)
             case _:
                 return _model(args)
     except ValidateError as error:

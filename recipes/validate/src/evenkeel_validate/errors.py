@@ -3,7 +3,7 @@
 
 
 class ValidateError(Exception):
-    """A validation cannot start, or cannot go on. Nothing was lost."""
+    """A validation or a probe cannot start, or cannot go on. Nothing was lost."""
 
 
 class Stopped(Exception):

@@ -18,11 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from evenkeel_agent import probe
 from evenkeel_agent.health import active_scheduler
 from evenkeel_common.files import read_line, why
 
-from . import facts, fio, lock, measure, plan, report, report_page, runs, target, undo
+from . import facts, fio, lock, measure, plan, probe, report, report_page, runs, target, undo
 from .cases import Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
 from .loads import SLICE, SUBJECT, Launcher, Load, Runner
@@ -136,7 +135,7 @@ class Session:
             "discard": "the device has no discard",
             "ek-player": "ek-player is not installed (component loads)",
             "ek-writer": "ek-writer and ek-disturb are not installed (component loads)",
-            "ek-pairs": "ek-pairs is not installed (component agent)",
+            "ek-pairs": "ek-pairs is not installed",
         }
         return {need for need, there in has.items() if there}, reasons
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether `ekctl probe` finds the channel map of a device, on models with a known map.
+"""Whether `ek-validate channels` finds the channel map of a device, on models with a known map.
 
-The guest has no Python. ek-pairs measures in the guest what recipes/agent plans, and
-the agent's analysis runs here on its report. The targets are the true map. If the
+The guest has no Python. ek-pairs measures in the guest what recipes/validate plans, and
+the analysis of ek-validate runs here on its report. The targets are the true map. If the
 map of a device cannot be measured, or has no use, the target is one channel.
 
 - SATA SSD with chunks of 16 KiB: reads collide on dies, 16 or (dies=1) 8 of them. The
@@ -28,7 +28,7 @@ from typing import Any
 from lab.kernels import TOP
 from lab.model import Device, Experiment, Figure, Output, flashsim
 
-# samples per distance and pass, and seed, of the agent's plan; size of the SSD in MiB
+# samples per distance and pass, and seed, of the plan; size of the SSD in MiB
 SAMPLES, SEED, SSD_MB = 12, 1, 244198
 # random reads and writes of 16 KiB, 2,000 a second: a quarter of what the SSD reaches at QD1
 BUSY = (
@@ -52,28 +52,28 @@ report pairs < /tmp/pairs
 
 
 def _analysis() -> Any:
-    """The agent's module that plans the probe and analyses its times, without access to a device."""
-    source = str(TOP / "recipes/agent/src")
+    """The module of ek-validate that plans the probe and analyses its times, without access to a device."""
+    source = str(TOP / "recipes/validate/src")
     if source not in sys.path:
         sys.path.append(source)
-    return importlib.import_module("evenkeel_agent.channels")
+    return importlib.import_module("evenkeel_validate.channels")
 
 
 def experiment(
     name: str, about: str, device: Device, kind: str, channels: int, chunk_kb: int, *, samples: int = SAMPLES,
     busy: bool = False, deep: bool = True,
 ) -> Experiment:  # fmt: skip
-    agent = _analysis()
-    blocks = device.capacity_mb * (1 << 20) // agent.BLOCK
-    probes = agent.plan(blocks, samples, SEED)
+    probe = _analysis()
+    blocks = device.capacity_mb * (1 << 20) // probe.BLOCK
+    probes = probe.plan(blocks, samples, SEED)
     lines = (
-        f"{p.a * agent.BLOCK}\n" if p.b < 0 else f"{p.a * agent.BLOCK} {p.b * agent.BLOCK}\n" for p in probes
+        f"{p.a * probe.BLOCK}\n" if p.b < 0 else f"{p.a * probe.BLOCK} {p.b * probe.BLOCK}\n" for p in probes
     )
 
     def figures(out: Output) -> list[Figure]:
         ns = json.loads(out.results["pairs"])["ns"]
         begin, end = (float(line) for line in out.results["time"].split())
-        found = agent.verdict(
+        found = probe.verdict(
             probes, ns, blocks, rotational=out.results["rotational"].strip() == "1", tags=int(out.results["tags"])
         )  # fmt: skip
         times = [

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from evenkeel_agent import channels
-from evenkeel_agent.channels import BLOCK, Map, Probe, Verdict
+from evenkeel_validate import channels
+from evenkeel_validate.channels import BLOCK, Map, Probe, Verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

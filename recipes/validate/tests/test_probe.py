@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ekctl probe with a fake sysfs of plain files and a fake ek-pairs."""
+"""ek-validate channels with a fake sysfs of plain files and a fake ek-pairs."""
 
 import json
 import os
@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from evenkeel_agent import channels, ekctl, probe
-from evenkeel_agent.channels import BLOCK
-from evenkeel_agent.probe import Places, ProbeError
+from evenkeel_validate import __main__ as cli
+from evenkeel_validate import channels, lock, probe, runs
+from evenkeel_validate.channels import BLOCK
+from evenkeel_validate.errors import ValidateError
+from evenkeel_validate.probe import Places
 
 MIB = 1 << 20
 GUIDE = Path(__file__).resolve().parents[3] / "docs/howto/probe-flash-channels.md"
@@ -19,7 +21,7 @@ GUIDE = Path(__file__).resolve().parents[3] / "docs/howto/probe-flash-channels.m
 TOOL = """#!{python}
 import json, sys
 sys.path.insert(0, {component!r})
-from evenkeel_agent.channels import Map
+from evenkeel_validate.channels import Map
 same_channel = Map({map}).shares_channel({blocks})
 ns = []
 for line in sys.stdin:
@@ -76,7 +78,7 @@ class Board:
         return probe.run(path, places=self.places, seed=1, **options)
 
     def refused(self, path: str = "/dev/sda", **options: Any) -> str:
-        with pytest.raises(ProbeError) as caught:
+        with pytest.raises(ValidateError) as caught:
             self.run(path, **options)
         assert "\n" not in str(caught.value)
         return str(caught.value)
@@ -177,7 +179,7 @@ def test_disks_that_cannot_be_probed(board: Board) -> None:
 
 def test_root_is_needed(board: Board, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert board.refused() == "reading /dev/sda needs root; run ekctl as root"
+    assert board.refused() == "reading /dev/sda needs root; run ek-validate as root"
 
 
 def test_too_slow_for_the_time(board: Board) -> None:
@@ -228,20 +230,28 @@ def test_the_command(
 ) -> None:
     real = probe.run
     monkeypatch.setattr(probe, "run", lambda path, **o: real(path, places=board.places, seed=1, **o))
-    assert ekctl.main(["probe", "/dev/sda", "--seconds", "20"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--seconds", "20"]) == 0
     assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99)\n", "")
-    assert ekctl.main(["probe", "/dev/sda", "--apply", "--seconds", "20"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--apply", "--seconds", "20"]) == 0
     assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99); applied\n", "")
     board.set("queue/rotational", "1")
-    assert ekctl.main(["probe", "/dev/sda", "--json"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "disk"
-    assert ekctl.main(["probe", "/dev/sda", "--apply"]) == 1
+    assert cli.main(["channels", "/dev/sda", "--apply"]) == 1
     assert capsys.readouterr() == (
         "a rotating disk: it has no channels\n",
-        "ekctl: nothing was applied, because the result is not usable\n",
+        "ek-validate: nothing was applied, because the result is not usable\n",
     )
-    assert ekctl.main(["probe", "/dev/sdz"]) == 1
-    assert capsys.readouterr() == ("", "ekctl: cannot examine /dev/sdz: No such file or directory\n")
+    assert cli.main(["channels", "/dev/sdz"]) == 1
+    assert capsys.readouterr() == ("", "ek-validate: cannot examine /dev/sdz: No such file or directory\n")
+
+
+def test_no_probe_while_a_validation_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """At its end, a validation restores the tunables that the probe would set."""
+    places = runs.Places(run=tmp_path)
+    with lock.held(places.lock, "20260131-120000"):
+        assert cli.main(["channels", "/dev/sdz"], places) == 1
+    assert "a validation is running" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -251,9 +261,9 @@ def test_the_command(
 )  # fmt: skip
 def test_wrong_usage(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        ekctl.main(["probe", *arguments])
+        cli.main(["channels", *arguments])
     assert caught.value.code == 2
-    assert "usage: ekctl" in capsys.readouterr().err
+    assert "usage: ek-validate" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not GUIDE.is_file(), reason="docs/howto is not part of this package")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # ruff: noqa: PTH110, PTH112, PTH116, PTH119, PTH120, PTH123, PTH208
-"""ekctl probe: measures pairs of reads of a disk, reports its flash channels, and sets the tunables on request.
+"""ek-validate channels: measures pairs of reads of a disk, reports its flash channels, and sets the tunables on request.
 
-The probe only reads, so the disk may be mounted. It needs root, but no agent. channels.py plans the reads and evaluates
-their times; ek-pairs measures them. This module runs both for a disk.
+The probe only reads, so the disk may be mounted. It needs root. channels.py plans the reads and evaluates their
+times; ek-pairs measures them. This module runs both for a disk.
 """
 
 import json
@@ -15,21 +15,18 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from evenkeel_agent.health import SCHEDULER, active_scheduler
 from evenkeel_common.files import read_line, why
 
 from . import channels
 from .channels import BLOCK, Probe, Verdict
-from .health import SCHEDULER, active_scheduler
+from .errors import ValidateError
 
 SECONDS, MAX_SECONDS = 30, 3600  # default and maximum of --seconds
 TRIAL = 200  # the number of pairs that are measured first, to estimate the time of one pair
 # The probe reports the requests of other programs if there are more than this part of its own requests. Fewer requests
 # change no median.
 OTHERS = 0.02
-
-
-class ProbeError(Exception):
-    """The disk cannot be probed, or the result cannot be applied. The message is one line with the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +56,13 @@ class Disk:
 
 
 def _number(path: str) -> str:
-    """MAJOR:MINOR of the block device PATH. Raises ProbeError."""
+    """MAJOR:MINOR of the block device PATH. Raises ValidateError."""
     try:
         found = os.stat(path)
     except OSError as error:
-        raise ProbeError(f"cannot examine {path}: {why(error)}") from error
+        raise ValidateError(f"cannot examine {path}: {why(error)}") from error
     if not stat.S_ISBLK(found.st_mode):
-        raise ProbeError(f"{path} is not a disk but {_kind(found.st_mode)}")
+        raise ValidateError(f"{path} is not a disk but {_kind(found.st_mode)}")
     return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
 
 
@@ -76,24 +73,24 @@ def _kind(mode: int) -> str:
 
 
 def find_disk(path: str, places: Places) -> Disk:
-    """The disk at PATH. A PATH without a slash is a name in /dev. Raises ProbeError if the disk cannot be probed."""
+    """The disk at PATH. A PATH without a slash is a name in /dev. Raises ValidateError if the disk cannot be probed."""
     path = path if "/" in path else f"/dev/{path}"
     directory = os.path.realpath(f"{places.sys}/dev/block/{_number(path)}")
     if os.path.exists(f"{directory}/partition"):
         whole = os.path.basename(os.path.dirname(directory))
-        raise ProbeError(f"{path} is a partition; probe the whole disk, {whole}")
+        raise ValidateError(f"{path} is a partition; probe the whole disk, {whole}")
     if os.path.isdir(f"{directory}/slaves") and os.listdir(f"{directory}/slaves"):
         names = ", ".join(sorted(os.listdir(f"{directory}/slaves")))
-        raise ProbeError(f"{path} consists of other devices; probe one of them: {names}")
+        raise ValidateError(f"{path} consists of other devices; probe one of them: {names}")
     sectors, block = read_line(f"{directory}/size"), read_line(f"{directory}/queue/logical_block_size")
     if not sectors.isdigit():
-        raise ProbeError(f"the kernel does not report the size of {path}")
+        raise ValidateError(f"the kernel does not report the size of {path}")
     if block.isdigit() and int(block) > BLOCK:
-        raise ProbeError(f"{path} has sectors of {block} bytes; the probe needs reads of {BLOCK} bytes")
+        raise ValidateError(f"{path} has sectors of {block} bytes; the probe needs reads of {BLOCK} bytes")
     blocks = int(sectors) * 512 // BLOCK
     if blocks < channels.MIN_BLOCKS:
         least = channels.MIN_BLOCKS * BLOCK >> 20
-        raise ProbeError(
+        raise ValidateError(
             f"{path} is too small for a probe: it has {blocks * BLOCK >> 20} MiB, and {least} MiB are needed"
         )
     tags = read_line(f"{directory}/mq/0/nr_tags")
@@ -107,22 +104,22 @@ def find_disk(path: str, places: Places) -> Disk:
 
 
 def _measure(disk: Disk, probes: list[Probe], seconds: int, places: Places) -> list[int]:
-    """The time of each measurement in ns. Raises ProbeError on failure, or if they take longer than SECONDS."""
+    """The time of each measurement in ns. Raises ValidateError on failure, or if they take longer than SECONDS."""
     lines = (f"{p.a * BLOCK}\n" if p.b < 0 else f"{p.a * BLOCK} {p.b * BLOCK}\n" for p in probes)
     command = [places.tool, "--bytes", str(BLOCK), "--seconds", str(seconds), disk.path]
     try:
         done = subprocess.run(command, input="".join(lines), capture_output=True, text=True, check=False)
     except OSError as error:
-        raise ProbeError(f"cannot run {places.tool}: {why(error)}") from error
+        raise ValidateError(f"cannot run {places.tool}: {why(error)}") from error
     if done.returncode:
         message = done.stderr.strip().removeprefix("ek-pairs: ").partition("\n")[0]
-        raise ProbeError(message or f"ek-pairs failed with status {done.returncode}")
+        raise ValidateError(message or f"ek-pairs failed with status {done.returncode}")
     try:
         ns = [int(t) for t in json.loads(done.stdout)["ns"]]
     except (ValueError, KeyError, TypeError) as error:
-        raise ProbeError(f"ek-pairs printed something other than times: {error!r}") from error
+        raise ValidateError(f"ek-pairs printed something other than times: {error!r}") from error
     if len(ns) < len(probes):
-        raise ProbeError(
+        raise ValidateError(
             f"{disk.path} is busy: it completed only {len(ns)} of {len(probes)} measurements in {seconds} s;"
             " stop other load, or allow more --seconds"
         )
@@ -130,7 +127,7 @@ def _measure(disk: Disk, probes: list[Probe], seconds: int, places: Places) -> l
 
 
 def _samples(disk: Disk, seconds: int, seed: int, places: Places) -> int:
-    """The number of samples per distance that fit in SECONDS. Raises ProbeError if they are too few."""
+    """The number of samples per distance that fit in SECONDS. Raises ValidateError if they are too few."""
     pick = random.Random(seed)  # noqa: S311  chooses places to read, not a secret
     pairs = (sorted((pick.randrange(disk.blocks), pick.randrange(disk.blocks))) for _ in range(TRIAL))
     trial = [Probe("far", 0, a, b) for a, b in pairs if b - a > 1]
@@ -138,7 +135,7 @@ def _samples(disk: Disk, seconds: int, seed: int, places: Places) -> int:
     # the length of a plan is proportional to the number of samples
     per_sample = len(channels.plan(disk.blocks, 1, seed)) * each / 1e9
     if channels.MIN_SAMPLES * per_sample > seconds:
-        raise ProbeError(
+        raise ValidateError(
             f"a pair of reads of {disk.path} takes {each / 1000:.0f} us; allow at least"
             f" --seconds {channels.MIN_SAMPLES * per_sample + 1:.0f}"
         )
@@ -146,7 +143,7 @@ def _samples(disk: Disk, seconds: int, seed: int, places: Places) -> int:
 
 
 def find_channels(disk: Disk, seconds: int, places: Places, seed: int) -> tuple[Verdict, int]:
-    """The channels of the disk, and the number of requests of other programs. Raises ProbeError."""
+    """The channels of the disk, and the number of requests of other programs. Raises ValidateError."""
     # In these two cases the result is known without a measurement.
     if disk.rotational:
         return Verdict("disk"), 0
@@ -168,21 +165,21 @@ def _set(disk: Disk, tunable: str, value: int) -> None:
         with open(path, "w") as file:
             file.write(f"{value}\n")
     except OSError as error:
-        raise ProbeError(f"cannot set {tunable} of {disk.path} to {value}: {why(error)}") from error
+        raise ValidateError(f"cannot set {tunable} of {disk.path} to {value}: {why(error)}") from error
 
 
 def check_applicable(disk: Disk) -> None:
-    """Raises ProbeError if the disk's scheduler has no tunables for channels."""
+    """Raises ValidateError if the disk's scheduler has no tunables for channels."""
     if disk.scheduler != SCHEDULER:
-        raise ProbeError(
+        raise ValidateError(
             f"--apply needs the scheduler {SCHEDULER} on {disk.path}, which has {disk.scheduler}"
         )
     if not os.path.exists(f"{disk.directory}/queue/iosched/channels"):
-        raise ProbeError(f"--apply: this version of {SCHEDULER} on {disk.path} has no tunable 'channels'")
+        raise ValidateError(f"--apply: this version of {SCHEDULER} on {disk.path} has no tunable 'channels'")
 
 
 def apply(disk: Disk, found: Verdict) -> None:
-    """Set the tunables. They last until the next boot or change of scheduler. Raises ProbeError."""
+    """Set the tunables. They last until the next boot or change of scheduler. Raises ValidateError."""
     # The first step turns channels off. Otherwise the scheduler would place requests with one old and one new value.
     _set(disk, "channels", 1)
     _set(disk, "chunk_kb", found.chunk_kb)
@@ -199,12 +196,12 @@ def run(
 ) -> dict[str, Any]:
     """Probe the disk PATH. With APPLY_RESULT, set the tunables if the result is usable. Returns what --json prints.
 
-    Raises ProbeError if the probe fails. An unsure result, or a disk without channels, is not a failure.
+    Raises ValidateError if the probe fails. An unsure result, or a disk without channels, is not a failure.
     """
     places = places or Places()
     disk = find_disk(path, places)
     if os.geteuid() != 0:
-        raise ProbeError(f"reading {disk.path} needs root; run ekctl as root")
+        raise ValidateError(f"reading {disk.path} needs root; run ek-validate as root")
     if apply_result:
         check_applicable(disk)
     begin = time.monotonic()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * ek-pairs: measures how long single reads take, and pairs of reads that are issued
- * at once. `ekctl probe` chooses the reads and evaluates the times.
+ * at once. ek-validate chooses the reads and evaluates the times.
  *
  * Standard input has one line per measurement: one offset or two, in bytes.
  * Standard output is one JSON object. Its "ns" is a list with the time of each
@@ -36,7 +36,7 @@
 #define NSEC_PER_SEC UINT64_C(1000000000)
 #define MAX_BYTES    (1U << 20)
 #define MAX_SECONDS  3600U
-/* the longest plan, which needs 24 MB of memory; a plan of ekctl probe has about 50,000 lines */
+/* the longest plan, which needs 24 MB of memory; a plan of ek-validate has about 50,000 lines */
 #define MAX_LINES 1000000U
 
 struct line {
