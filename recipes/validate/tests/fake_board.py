@@ -69,10 +69,14 @@ def values(sys_: Path) -> dict[str, str]:
 
 @dataclass
 class Groups:
-    """A launcher whose groups are folders below ROOT. `pids`: a file with the ids of all processes."""
+    """A launcher whose groups are folders below ROOT.
+
+    `pids`: a file with the ids of all processes. `frozen`: a file with the slice that is frozen at present.
+    """
 
     root: Path
     fault: str = ""
+    watched: str = ""
     started: list[tuple[str, int, int]] = field(default_factory=list)
     rates: Mapping[str, float] = field(default_factory=dict)
 
@@ -105,6 +109,16 @@ class Groups:
 
     def group(self, load: Any) -> Path:
         return self.root / "cgroup" / load.name
+
+    def obstacle(self, slice_name: str) -> str:
+        return self.watched
+
+    def freeze(self, slice_name: str) -> None:
+        (self.root / "frozen").write_text(slice_name)
+
+    def thaw(self, slice_name: str) -> None:
+        if (self.root / "frozen").exists():
+            (self.root / "frozen").unlink()
 
     def stop(self, slice_name: str) -> None:
         """Kill all processes that a run has left behind."""

@@ -71,6 +71,14 @@ def test_a_dry_run_writes_nothing(places: Places, tmp_path: Path, capsys: pytest
     assert not places.state.exists()
 
 
+def test_an_exclusive_run_is_announced(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", "--dry-run", "--exclusive"], places) == 0
+    assert "All apps are paused for up to 2 min." in capsys.readouterr().out
+    only = ["--only", "device.sequential-read.1m.qd1"]
+    assert cli.main(["run", "--yes", "--exclusive", *only], places) == 0
+    assert "All apps were paused" in capsys.readouterr().out
+
+
 def test_without_a_terminal_a_run_needs_yes(
     places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,7 +4,7 @@
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,47 @@ def test_each_load_is_a_scope_with_a_weight(tmp_path: Path, monkeypatch: pytest.
     assert list(first[-3:]) == ["--", "fio", "x"]
     # systemd may still have the scope of the first start
     assert first[4] != second[4]
+
+
+class Systemd:
+    """A fake systemctl. `watchdogs`: WatchdogUSec by unit."""
+
+    def __init__(self, watchdogs: Mapping[str, str], active: str = "active") -> None:
+        self.calls: list[tuple[str, ...]] = []
+        self.watchdogs, self.active = watchdogs, active
+
+    def __call__(self, *arguments: str) -> str:
+        self.calls.append(arguments)
+        if arguments[0] == "is-active":
+            return f"{self.active}\n"
+        return "\n".join(f"Id={u}\nWatchdogUSec={w}\n" for u, w in self.watchdogs.items() if u in arguments)
+
+
+def test_apps_with_a_watchdog_are_not_paused(tmp_path: Path) -> None:
+    apps = tmp_path / "evenkeel.slice/evenkeel-apps.slice"
+    systemd = Systemd({"a.service": "infinity", "b.service": "10s", "c.service": "0", "inner.service": "1s"})
+    scopes = Scopes(tmp_path, systemd)
+    assert scopes.obstacle("evenkeel-apps.slice") == ""
+    assert systemd.calls == []
+    # an app may have services of its own inside, which are no units of the board
+    for name in ("a.service/inner.service", "evenkeel-apps-x.slice/c.service", "d.scope/inner.service"):
+        (apps / name).mkdir(parents=True)
+    assert scopes.obstacle("evenkeel-apps.slice") == ""
+    assert systemd.calls == [("show", "--property=Id,WatchdogUSec", "--", "a.service", "c.service")]
+    (apps / "evenkeel-apps-x.slice/b.service").mkdir()
+    assert "WatchdogSec= of b.service" in scopes.obstacle("evenkeel-apps.slice")
+
+
+@pytest.mark.parametrize("order", ["freeze", "thaw"])
+def test_a_slice_that_has_no_unit_needs_no_order(tmp_path: Path, order: str) -> None:
+    for active, orders in (("active", [(order, "x.slice")]), ("inactive", [])):
+        systemd = Systemd({}, active)
+        getattr(Scopes(tmp_path, systemd), order)("x.slice")
+        assert systemd.calls == [("is-active", "x.slice"), *orders]
+
+
+def test_without_systemd_apps_are_not_paused() -> None:
+    assert "needs systemd and root" in Ungrouped().obstacle("x.slice")
 
 
 def test_a_window_counts_what_each_group_moves(tmp_path: Path, disk: Path) -> None:

@@ -146,6 +146,14 @@ def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None
     assert "(evenkeel, bfq). While another one than evenkeel is active, weights and fixed shares" in text
 
 
+def test_the_announcement_says_that_apps_are_paused() -> None:
+    for name, time in (("quick", "2 min"), ("full", "45 min")):
+        lines = plan.announcement(made(name), where="x", capacity=0, exclusive=True)
+        assert any(line.startswith(f"All apps are paused for up to {time}.") for line in lines)
+        assert not any("Apps keep their share" in line for line in lines)
+        assert not any("paused" in line for line in plan.announcement(made(name), where="x", capacity=0))
+
+
 def test_the_announcement_says_that_free_space_is_discarded() -> None:
     line = "Free space of the target is discarded again and again. No file loses data."
     for have, said in ((ALL, True), (ALL - {"discard"}, False)):

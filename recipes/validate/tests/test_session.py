@@ -80,6 +80,7 @@ def clean(root: Path, before: Mapping[str, str]) -> None:
     assert list((root / "data").iterdir()) == []
     assert not (root / "state/undo.json").exists()
     assert board.alive(root) == []
+    assert not (root / "frozen").exists()
 
 
 def value(found: report.Report, id_: str) -> float:
@@ -218,6 +219,58 @@ def test_an_unexpected_exception_is_not_hidden_and_leaves_nothing(
     clean(root, before)
 
 
+def test_an_exclusive_run_pauses_the_apps_and_says_so(root: Path, launcher: board.Groups) -> None:
+    before = board.values(root / "sys")
+    seen: list[str] = []
+
+    def look(line: str) -> None:
+        seen.append((root / "frozen").read_text())
+        entries = undo.load(root / "state/undo.json")
+        assert ("frozen", "evenkeel-apps.slice") in [(e["kind"], e["path"]) for e in entries]
+
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]), exclusive=True)
+    run.say = look
+    found = run.run(run.make_plan())
+    assert set(seen) == {"evenkeel-apps.slice"}
+    assert found.exclusive
+    assert report.read(root / "state/runs" / found.id).exclusive
+    sentence = "All apps were paused, so the figures are those of the device alone."
+    assert sentence in (root / "state/runs" / found.id / "report.html").read_text()
+    clean(root, before)
+    other = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    found = other.run(other.make_plan())
+    assert not found.exclusive
+    assert sentence not in (root / "state/runs" / found.id / "report.html").read_text()
+
+
+def test_the_entry_precedes_the_pause(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever happens while systemd pauses the apps, they go on afterwards."""
+
+    def fail(slice_name: str) -> None:
+        assert undo.load(root / "state/undo.json")[-1]["kind"] == "frozen"
+        (root / "frozen").write_text(slice_name)
+        raise OSError("Connection timed out")
+
+    before = board.values(root / "sys")
+    monkeypatch.setattr(launcher, "freeze", fail)
+    run = make(root, launcher, exclusive=True)
+    found = run.run(run.make_plan())
+    assert (found.state, found.reason) == (
+        "partial",
+        "cannot pause the apps: Connection timed out; measure without --exclusive",
+    )
+    clean(root, before)
+
+
+def test_an_app_that_a_watchdog_would_kill_is_not_paused(root: Path, launcher: board.Groups) -> None:
+    launcher.watched = "systemd's watchdog would kill a paused app"
+    with pytest.raises(ValidateError, match="watchdog would kill"):
+        make(root, launcher, exclusive=True).make_plan()
+    make(root, launcher).make_plan()
+
+
 def test_files_of_loads_are_removed(
     root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +338,7 @@ sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 import fake_board as board, test_session
 root = Path(sys.argv[1])
-run = test_session.make(root, board.Groups(root), schedulers=["bfq"])
+run = test_session.make(root, board.Groups(root), schedulers=["bfq"], exclusive=True)
 run.run(run.make_plan())
 """
 

@@ -19,8 +19,23 @@ from evenkeel_validate.errors import ValidateError
 BOOT = "boot-1"
 
 
-def nothing(slice_name: str) -> None:
-    """Stops no slice."""
+@dataclass
+class Slices:
+    """A fake systemd, which records its orders."""
+
+    orders: list[tuple[str, str]] = field(default_factory=list)
+    refuses: str = ""
+
+    def _order(self, what: str, slice_name: str) -> None:
+        if what == self.refuses:
+            raise OSError("systemd does not answer")
+        self.orders.append((what, slice_name))
+
+    def stop(self, slice_name: str) -> None:
+        self._order("stop", slice_name)
+
+    def thaw(self, slice_name: str) -> None:
+        self._order("thaw", slice_name)
 
 
 @pytest.fixture
@@ -44,16 +59,18 @@ def test_each_change_is_undone(tmp_path: Path, sys_: Path) -> None:
     (tmp_path / "folder").mkdir()
     journal.file(tmp_path / "folder/data")
     (tmp_path / "folder/data").write_bytes(b"x")
-    stopped: list[str] = []
+    slices = Slices()
     journal.slice("x.slice")
-    assert journal.restore(stopped.append) == []
+    journal.frozen("apps.slice")
+    assert journal.restore(slices) == []
     after = board.values(sys_)
     # sysfs shows the active scheduler in brackets; the fake file has its name only
     assert after.pop("scheduler") == "evenkeel\n"
     assert before.pop("scheduler") == board.SCHEDULERS + "\n"
     assert after == before
     assert not (tmp_path / "folder").exists()
-    assert stopped == ["x.slice"]
+    # apps do not wait for the rest
+    assert slices.orders == [("thaw", "apps.slice"), ("stop", "x.slice")]
     assert not (tmp_path / "undo.json").exists()
     assert journal.entries == []
 
@@ -100,7 +117,7 @@ def test_the_first_recorded_value_is_the_one_to_restore(tmp_path: Path, sys_: Pa
     for value in ("64", "32"):
         journal.set(queue(sys_) / "nr_requests", value)
     assert len(journal.entries) == 1
-    journal.restore(nothing)
+    journal.restore(Slices())
     assert (queue(sys_) / "nr_requests").read_text() == "128\n"
 
 
@@ -109,35 +126,36 @@ def test_after_a_reboot_only_files_are_undone(tmp_path: Path, sys_: Path) -> Non
     journal = undo.Journal(tmp_path / "undo.json", BOOT)
     journal.set(queue(sys_) / "nr_requests", "64")
     journal.slice("x.slice")
+    journal.frozen("apps.slice")
     journal.file(tmp_path / "data")
     (tmp_path / "data").write_bytes(b"x")
-    stopped: list[str] = []
-    assert undo.restore(tmp_path / "undo.json", "boot-2", stopped.append) == []
+    slices = Slices()
+    assert undo.restore(tmp_path / "undo.json", "boot-2", slices) == []
     assert (queue(sys_) / "nr_requests").read_text() == "64\n"
     assert not (tmp_path / "data").exists()
-    assert stopped == []
+    assert slices.orders == []
 
 
 def test_a_removed_device_is_no_failure(tmp_path: Path, sys_: Path) -> None:
     journal = undo.Journal(tmp_path / "undo.json", BOOT)
     journal.set(queue(sys_) / "nr_requests", "64")
     (queue(sys_) / "nr_requests").unlink()
-    assert journal.restore(nothing) == []
+    assert journal.restore(Slices()) == []
     assert not (tmp_path / "undo.json").exists()
 
 
-def test_what_fails_is_reported_and_kept(tmp_path: Path, sys_: Path) -> None:
+@pytest.mark.parametrize(("refuses", "name"), [("stop", "x.slice"), ("thaw", "apps.slice")])
+def test_what_fails_is_reported_and_kept(tmp_path: Path, sys_: Path, refuses: str, name: str) -> None:
     journal = undo.Journal(tmp_path / "undo.json", BOOT)
     journal.set(queue(sys_) / "nr_requests", "64")
     journal.slice("x.slice")
-
-    def refuse(slice_name: str) -> None:
-        raise OSError("systemd does not answer")
-
-    assert journal.restore(refuse) == ["cannot restore x.slice: systemd does not answer"]
-    assert [e["path"] for e in undo.load(tmp_path / "undo.json")] == ["x.slice"]
+    journal.frozen("apps.slice")
+    slices = Slices(refuses=refuses)
+    assert journal.restore(slices) == [f"cannot restore {name}: systemd does not answer"]
+    assert [e["path"] for e in undo.load(tmp_path / "undo.json")] == [name]
+    assert len(slices.orders) == 1
     assert (queue(sys_) / "nr_requests").read_text() == "128\n"
-    assert journal.restore(nothing) == []
+    assert journal.restore(Slices()) == []
 
 
 def test_a_file_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
@@ -146,7 +164,7 @@ def test_a_file_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
     for record in (journal.file, journal.folder):
         with pytest.raises(ValidateError, match="exists already"):
             record(tmp_path / "data")
-    assert journal.restore(nothing) == []
+    assert journal.restore(Slices()) == []
     assert (tmp_path / "data").read_bytes() == b"mine"
 
 
@@ -155,7 +173,7 @@ def test_a_folder_with_other_files_stays(tmp_path: Path) -> None:
     journal.folder(tmp_path / "folder")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder/mine").touch()
-    assert journal.restore(nothing) == []
+    assert journal.restore(Slices()) == []
     assert (tmp_path / "folder/mine").exists()
 
 
@@ -164,7 +182,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     journal.file(tmp_path / "data")
     (tmp_path / "mine").write_bytes(b"mine")
     (tmp_path / "data").symlink_to(tmp_path / "mine")
-    assert journal.restore(nothing) == []
+    assert journal.restore(Slices()) == []
     assert (tmp_path / "mine").read_bytes() == b"mine"
     assert (tmp_path / "data").is_symlink()
 
@@ -179,7 +197,7 @@ def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
 def test_a_damaged_journal_is_reported_and_stays(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "undo.json").write_bytes(content)
     with pytest.raises(ValidateError, match="Reboot the board"):
-        undo.restore(tmp_path / "undo.json", BOOT, nothing)
+        undo.restore(tmp_path / "undo.json", BOOT, Slices())
     assert (tmp_path / "undo.json").read_bytes() == content
 
 
@@ -286,11 +304,12 @@ def test_after_a_power_cut_at_any_moment_nothing_is_left(
         medium.install(patch)
         journal = undo.Journal(old / "undo.json", BOOT)
         journal.slice("x.slice")
+        journal.frozen("apps.slice")
         for name in ("data", "movie"):
             journal.file(old / "folder" / name)
             (old / "folder" / name).write_bytes(b"")
             medium.created(old / "folder" / name)
-        journal.restore(nothing)
+        journal.restore(Slices())
     assert len(medium.operations) > 15
     seen = 0
     for count in range(len(medium.operations) + 1):
@@ -303,7 +322,10 @@ def test_after_a_power_cut_at_any_moment_nothing_is_left(
                 there.parent.mkdir(parents=True, exist_ok=True)
                 there.write_bytes(content.replace(str(old).encode(), str(new).encode()))
             new.mkdir(exist_ok=True)
-            assert undo.restore(new / "undo.json", "boot-2", nothing) == []
+            slices = Slices()
+            assert undo.restore(new / "undo.json", "boot-2", slices) == []
+            # after a power cut, nothing is frozen
+            assert slices.orders == []
             left = {p.name for p in new.rglob("*") if p.is_file()}
             assert left <= {"undo.json.new"}, (count, medium.operations[:count][-3:], left)
             seen += 1

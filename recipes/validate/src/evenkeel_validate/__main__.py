@@ -70,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--file", type=int, metavar="MIB", help="size of the test file (default: of the profile)"
     )
+    run.add_argument(
+        "--exclusive", action="store_true", help="pause all apps meanwhile, so that the figures are those of the device alone"
+    )  # fmt: skip
     run.add_argument("--seed", type=int, default=1, help="seed of the loads' random addresses (default: 1)")
     run.add_argument("--dry-run", action="store_true", help="only print what the run would do")
     run.add_argument("--yes", action="store_true", help="start without a question")
@@ -163,6 +166,7 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     request = Request(
         _profile(args), _target(args, places), args.only,
         [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
+        args.exclusive,
     )  # fmt: skip
     say = _nothing if args.json else _say
     run = Session(places, launcher, request, version(), say, grouped)
@@ -170,7 +174,9 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     if not made.steps:
         reasons = "; ".join(f"{name}: {why_}" for name, why_ in made.skipped.items())
         raise ValidateError(f"no case can run. {reasons or 'No case has such a name'}")
-    announced = plan.announcement(made, where=request.target.where, capacity=request.target.capacity)
+    announced = plan.announcement(
+        made, where=request.target.where, capacity=request.target.capacity, exclusive=args.exclusive
+    )
     if args.dry_run:
         _print(args, {**_announced(made), "announcement": announced}, announced)
         return 0

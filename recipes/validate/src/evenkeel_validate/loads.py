@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evenkeel_agent.health import active_scheduler
+from evenkeel_common.command import run
 from evenkeel_common.files import read_line, why
 from evenkeel_common.reading import STAT_FILE
 
@@ -30,6 +31,8 @@ POLL_S = 0.05
 SETTLE_PART = 4
 # A program that does not end after SIGTERM is killed after this time. fio waits for its outstanding I/O.
 END_S = 15.0
+# Time limit for systemctl. It waits until the last load has ended.
+SYSTEMCTL_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -76,14 +79,28 @@ class Launcher(Protocol):
     def group(self, load: Load) -> Path | None:
         """The cgroup of a load; None if it has none of its own."""
 
+    def obstacle(self, slice_name: str) -> str:
+        """Why the units of a slice must not be paused, and what to do; "" if they may be paused."""
+
     def stop(self, slice_name: str) -> None: ...
+    def freeze(self, slice_name: str) -> None: ...
+    def thaw(self, slice_name: str) -> None: ...
+
+
+def _systemctl(*arguments: str) -> str:
+    """What systemctl prints. Raises OSError."""
+    # `is-active` prints the state and ends with 3 if the unit is not active.
+    return run(
+        ("systemctl", *arguments), SYSTEMCTL_S, success=(0, 3) if arguments[0] == "is-active" else (0,)
+    )
 
 
 class Scopes:
     """Groups as systemd scopes. They need systemd, and the rights of root."""
 
-    def __init__(self, cgroups: Path) -> None:
+    def __init__(self, cgroups: Path, systemctl: Callable[..., str] = _systemctl) -> None:
         self._cgroups = cgroups
+        self._systemctl = systemctl
         self._started = 0
         self._units: dict[str, str] = {}  # by name of the load
 
@@ -101,13 +118,53 @@ class Scopes:
     def group(self, load: Load) -> Path | None:
         return self._cgroups / "evenkeel.slice" / SLICE / self._units.get(load.name, "none.scope")
 
+    def obstacle(self, slice_name: str) -> str:
+        # Until systemd 258, the watchdog of a frozen service kills it (systemd issue 38517). Restart= does not start it again
+        # after the pause.
+        units = sorted(folder.name for folder in services(self._cgroups / "evenkeel.slice" / slice_name))
+        if not units:
+            return ""
+        text = self._systemctl("show", "--property=Id,WatchdogUSec", "--", *units)
+        watched = [
+            found["Id"]
+            for found in (
+                dict(line.partition("=")[::2] for line in unit.splitlines()) for unit in text.split("\n\n")
+            )
+            if found.get("WatchdogUSec", "0") not in ("0", "infinity")
+        ]
+        if not watched:
+            return ""
+        return (
+            f"systemd's watchdog would kill a paused app (WatchdogSec= of {', '.join(watched)}); stop it, or measure"
+            " without --exclusive"
+        )
+
     def stop(self, slice_name: str) -> None:
         """Stop all units of the slice. Raises OSError."""
-        done = subprocess.run(["systemctl", "stop", slice_name], capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise OSError(
-                done.stderr.strip() or f"systemctl stop {slice_name} ended with status {done.returncode}"
-            )
+        self._systemctl("stop", slice_name)
+
+    def freeze(self, slice_name: str) -> None:
+        """Pause all processes of the slice. Raises OSError."""
+        if self._active(slice_name):
+            self._systemctl("freeze", slice_name)
+
+    def thaw(self, slice_name: str) -> None:
+        """Let the processes of the slice go on. A slice that is not frozen stays as it is. Raises OSError."""
+        if self._active(slice_name):
+            self._systemctl("thaw", slice_name)
+
+    def _active(self, slice_name: str) -> bool:
+        """Whether the slice has ever had a unit. Otherwise systemd refuses to freeze or thaw it."""
+        return self._systemctl("is-active", slice_name).strip() == "active"
+
+
+def services(slice_: Path) -> Iterator[Path]:
+    """The cgroups of the services in a slice and in the slices below it. What is below a service is its own business."""
+    for folder in slice_.glob("*"):
+        if folder.suffix == ".service":
+            yield folder
+        elif folder.suffix == ".slice":
+            yield from services(folder)
 
 
 class Ungrouped:
@@ -119,7 +176,16 @@ class Ungrouped:
     def group(self, load: Load) -> Path | None:
         return None
 
+    def obstacle(self, slice_name: str) -> str:
+        return "pausing apps needs systemd and root; run ek-validate as root"
+
     def stop(self, slice_name: str) -> None:
+        pass
+
+    def freeze(self, slice_name: str) -> None:
+        pass
+
+    def thaw(self, slice_name: str) -> None:
         pass
 
 

@@ -140,7 +140,7 @@ def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:
     return 100 * written / (capacity * cycles) if capacity else math.nan
 
 
-def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
+def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = False) -> list[str]:
     """What the user must know before the start, a sentence each."""
     share = endurance(plan.total, capacity)
     lines = [
@@ -149,7 +149,12 @@ def announcement(plan: Plan, *, where: str, capacity: int) -> list[str]:
         f" {RATED_CYCLES:,} erase cycles.",
         f"They take about {duration(plan.seconds)}, and at most {duration(plan.profile.seconds)}.",
     ]
-    if any(step.case.needs & GROUPS for step in plan.steps):
+    if exclusive:
+        lines.append(
+            f"All apps are paused for up to {duration(plan.profile.seconds)}. Meanwhile they do not answer, and can be neither"
+            " started nor stopped. Updates and backups are slower."
+        )
+    elif any(step.case.needs & GROUPS for step in plan.steps):
         lines.append(
             "Meanwhile the validation is one group alongside the apps, with the weight 100. Apps keep their share, but the"
             " device is busy: updates, backups and apps without a weight are slower."

@@ -48,6 +48,7 @@ class Report:
     notes: dict[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     not_restored: list[str] = field(default_factory=list)
+    exclusive: bool = False  # apps were paused meanwhile
 
     def add(self, case: str, outcome: "Outcome", scheduler: str, measured: str) -> None:
         """Add what a case measured on SCHEDULER. Figures of another scheduler than the subject join the subject's rows."""

@@ -19,6 +19,7 @@ from types import FrameType
 from typing import Any
 
 from evenkeel_agent.health import active_scheduler
+from evenkeel_agent.settings import APPS_SLICE
 from evenkeel_common.files import read_line, why
 
 from . import facts, fio, lock, measure, plan, probe, report, report_page, runs, target, undo
@@ -46,12 +47,15 @@ def now() -> str:
 def restore(places: Places, launcher: Launcher) -> list[str]:
     """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running."""
     with lock.held(places.lock, "restore"):
-        return undo.restore(places.journal, places.boot, launcher.stop)
+        return undo.restore(places.journal, places.boot, launcher)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller wants. `schedulers`: to compare with; None: all that the kernel has, in the profiles that compare."""
+    """What the caller wants. `schedulers`: to compare with; None: all that the kernel has, in the profiles that compare.
+
+    `exclusive`: apps are paused meanwhile.
+    """
 
     profile: Profile
     target: Target
@@ -59,6 +63,7 @@ class Request:
     schedulers: Sequence[str] | None = None
     budget: int | None = None
     seed: int = 1
+    exclusive: bool = False
 
 
 @dataclass
@@ -100,6 +105,8 @@ class Session:
             return False
 
     def make_plan(self) -> Plan:
+        if self.request.exclusive and (reason := self.launcher.obstacle(APPS_SLICE)):
+            raise ValidateError(reason)
         have, reasons = self._needs()
         subject, *others = self.schedulers()
         if self.request.schedulers is not None:
@@ -143,7 +150,7 @@ class Session:
         """Run the plan. Returns the report, which is saved. Raises ValidateError if the run cannot start."""
         id_ = self._new_id()
         with lock.held(self.places.lock, id_):
-            if left := undo.restore(self.places.journal, self.places.boot, self.launcher.stop):
+            if left := undo.restore(self.places.journal, self.places.boot, self.launcher):
                 raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
             folder = self.places.runs / id_
             runs.remove_old(self.places)
@@ -161,7 +168,7 @@ class Session:
                     found.state, found.reason = "partial", str(error)
                 finally:
                     # also after an exception that nobody expects: the settings of the board come first
-                    found.not_restored = journal.restore(self.launcher.stop)
+                    found.not_restored = journal.restore(self.launcher)
                     with contextlib.suppress(FileNotFoundError):
                         self.places.progress.unlink()
             found.ended = now()
@@ -184,7 +191,7 @@ class Session:
                     "span": target.area_bytes(where, made.profile.file, self.places.sys)},
             device=facts.identity(self.places.sys, where.disk), kernel=os.uname().release, subject=self.schedulers()[0],
             facts=[f.as_json() for f in gathered], announced={"written": made.total, "seconds": made.seconds},
-            skipped=dict(made.skipped),
+            skipped=dict(made.skipped), exclusive=self.request.exclusive,
         )  # fmt: skip
 
     @contextlib.contextmanager
@@ -227,6 +234,8 @@ class Session:
         runner = Runner(self.launcher, disk, where.number, scratch, check)
         if self.grouped:
             journal.slice(SLICE)
+        if self.request.exclusive:
+            self._pause(journal)
         try:
             self._prepare(made, found, journal, runner, budget)
             known: dict[tuple[str, str], float] = {}
@@ -249,6 +258,16 @@ class Session:
                 report.save(found, folder)
         finally:
             found.device_written = max(_device_written(disk) - started, found.device_written)
+
+    def _pause(self, journal: undo.Journal) -> None:
+        """Pause all apps until restore(). Raises ValidateError."""
+        journal.frozen(APPS_SLICE)
+        try:
+            self.launcher.freeze(APPS_SLICE)
+        except OSError as error:
+            raise ValidateError(
+                f"cannot pause the apps: {why(error)}; measure without --exclusive"
+            ) from error
 
     def _step(
         self, case: Case, context: Context, budget: Budget, found: Report, known: dict[tuple[str, str], float]

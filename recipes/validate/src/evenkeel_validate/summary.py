@@ -19,7 +19,12 @@ def sentences(report: "Report") -> list[str]:
     """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
     rows = {row.id: row for row in report.rows}
     found = [_rates(rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows), _health(report)]
-    return [line for line in found if line] or ["Nothing was measured."]
+    measured = [line for line in found if line] or ["Nothing was measured."]
+    return (
+        ["All apps were paused, so the figures are those of the device alone.", *measured]
+        if report.exclusive
+        else measured
+    )
 
 
 def _rates(rows: dict[str, Row]) -> str:

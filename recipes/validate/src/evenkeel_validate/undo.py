@@ -9,6 +9,7 @@ Undoing an entry twice, or one whose change was never made, has no effect. So a 
   entries count only in the boot in which they were written.
 - file, folder: a file or folder that the validation creates. A folder that has other files stays.
 - slice: a systemd slice whose units run the loads. The loads outlive a validation that was killed.
+- frozen: a systemd slice whose units are paused. A reboot starts them, so the entry counts only in its boot.
 
 An entry whose device is gone is done. All other entries that fail stay in the journal, and restore() reports them.
 """
@@ -18,9 +19,8 @@ import errno
 import json
 import os
 import stat
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, Protocol, get_args
 
 from evenkeel_agent.health import active_scheduler
 from evenkeel_common import files
@@ -30,9 +30,15 @@ from .errors import ValidateError
 
 VERSION = 1
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
-Kind = Literal["value", "file", "folder", "slice"]
+Kind = Literal["value", "file", "folder", "slice", "frozen"]
 KINDS = get_args(Kind)
-Stop = Callable[[str], None]
+
+
+class Slices(Protocol):
+    """What restoring orders of systemd. Both methods raise OSError, and accept a slice that does not need the order."""
+
+    def stop(self, slice_name: str) -> None: ...
+    def thaw(self, slice_name: str) -> None: ...
 
 
 def _text(path: Path) -> str:
@@ -89,14 +95,18 @@ class Journal:
         """Record that units will run in the slice NAME."""
         self._add("slice", name)
 
+    def frozen(self, name: str) -> None:
+        """Record that the slice NAME will be frozen."""
+        self._add("frozen", name)
+
     def _add(self, kind: Kind, path: str, value: str = "") -> None:
         added = [*self._entries, {"kind": kind, "path": path, "value": value, "boot": self._boot}]
         _save(self._path, added)
         self._entries = added
 
-    def restore(self, stop: Stop) -> list[str]:
+    def restore(self, slices: Slices) -> list[str]:
         """Undo all entries. Returns what failed, a line for each."""
-        failed = restore(self._path, self._boot, stop)
+        failed = restore(self._path, self._boot, slices)
         self._entries = load(self._path) if failed else []
         return failed
 
@@ -157,20 +167,22 @@ def load(path: Path) -> list[dict[str, str]]:
     return entries
 
 
-def restore(path: Path, boot: str, stop: Stop) -> list[str]:
+def restore(path: Path, boot: str, slices: Slices) -> list[str]:
     """Undo the entries of the journal at PATH, and remove it. Returns what failed, a line for each. Raises ValidateError.
 
-    BOOT is the id of the present boot. STOP stops all units of a slice, and raises OSError.
+    BOOT is the id of the present boot.
     """
     entries = load(path)
     kept: list[dict[str, str]] = []
     failed: list[str] = []
-    # Loads are stopped first, or they would write to a file that was removed.
-    latest_first = entries[::-1]
-    slices = [entry for entry in latest_first if entry["kind"] == "slice"]
-    for entry in (*slices, *(entry for entry in latest_first if entry not in slices)):
+    # Apps go on first: what follows may wait for the device. Then loads are stopped, or they would write to a file that
+    # was removed.
+    order = ("frozen", "slice")
+    for entry in sorted(
+        entries[::-1], key=lambda e: order.index(e["kind"]) if e["kind"] in order else len(order)
+    ):
         try:
-            _undo(entry, boot, stop)
+            _undo(entry, boot, slices)
         except OSError as error:
             if error.errno in GONE:
                 continue
@@ -184,11 +196,13 @@ def restore(path: Path, boot: str, stop: Stop) -> list[str]:
     return failed
 
 
-def _undo(entry: dict[str, str], boot: str, stop: Stop) -> None:
+def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
     path = Path(entry["path"])
     match entry["kind"]:
         case "slice" if entry["boot"] == boot:
-            stop(entry["path"])
+            slices.stop(entry["path"])
+        case "frozen" if entry["boot"] == boot:
+            slices.thaw(entry["path"])
         case "value" if entry["boot"] == boot and _text(path) != entry["value"]:
             write_attribute(path, entry["value"])
         case "file":
