@@ -1,9 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The methods about validations, with a fake ek-validation (recipes/validate has the real one)."""
 
+import asyncio
 import json
+import socket
+import tempfile
+from collections.abc import Container
+from pathlib import Path
+from typing import Any
 
+import msgspec
+import pytest
 from agent_harness import ERROR, Harness, on_board
+from evenkeel_agent.settings import Settings
+from evenkeel_agent.validation import Validations
+from evenkeel_api import errors
+from evenkeel_api.features.validation import Validation, ValidationOrder
 from evenkeel_common.packets import CONTENT_BYTES
 from packet_helper import PacketHelper
 
@@ -134,6 +146,68 @@ async def test_a_refusal_has_its_reason(board: Harness) -> None:
         assert "the request about a validation failed" in (await board.refused("GetValidation")).text
         fake.cut = True
         assert "it ended without an answer" in (await board.refused("ListValidations")).text
+
+
+class BusyHelper(PacketHelper):
+    """ek-validation on a busy board. It keeps the connections of the orders in `silent` open, without an answer."""
+
+    def __init__(self, path: Path, answers: dict[str, Any], silent: Container[str]) -> None:
+        self.silent = silent
+        self.kept: list[socket.socket] = []
+        super().__init__(path, answers)
+
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        if order["order"] in self.silent:
+            self.kept.append(connection.dup())
+        else:
+            super().reply(connection, order)
+
+
+def start(answers: dict[str, Any], silent: Container[str] = ("start",)) -> Validation:
+    """The answer of the agent to StartValidation, with a busy helper."""
+    request = ValidationOrder("quick", "", False)
+    # the path of a socket may not be long
+    with tempfile.TemporaryDirectory(prefix="ek") as folder:
+        settings = Settings(root=folder)
+        with BusyHelper(Path(settings.validate_socket), answers, silent) as fake:
+            validations = Validations(settings, answer_s=0.3, state_s=0.3)
+            found = asyncio.run(validations.start_validation(request, None))  # type: ignore[arg-type]
+            assert [order["order"] for order in fake.orders] == ["start", "state"]
+    return found
+
+
+@pytest.mark.parametrize("state", [{"state": "starting"}, {**RUNNING, "ran_s": 0}, {**RUNNING, "ran_s": 1}])
+def test_a_start_without_an_answer_is_answered_by_the_state(state: dict[str, Any]) -> None:
+    assert start({"state": state}) == msgspec.convert(state, Validation)
+
+
+def test_a_start_without_an_answer_that_started_nothing_says_so() -> None:
+    with pytest.raises(errors.Failed) as caught:
+        start({"state": {"state": "idle"}})
+    assert "it did not answer in time; no validation is running, so you can try again" in str(caught.value)
+
+
+def test_an_older_validation_is_not_taken_for_the_one_that_was_started() -> None:
+    with pytest.raises(errors.Conflict, match="a validation is running"):
+        start({"state": RUNNING})
+
+
+def test_without_any_answer_the_start_is_not_called_a_failure() -> None:
+    with pytest.raises(errors.Failed) as caught:
+        start({}, ("start", "state"))
+    assert "it may have done what you asked for" in str(caught.value)
+    assert "unreachable" not in caught.value.message.code
+
+
+@on_board
+async def test_an_order_that_the_helper_did_not_answer_may_have_worked(board: Harness) -> None:
+    with helper(board) as fake:
+        await board.agent_up()
+        fake.cut = True
+        for method, values in (("StartValidation", ("quick", "", True)), ("CancelValidation", ())):
+            text = (await board.refused(method, *values)).text
+            assert "it ended without an answer; it may have done what you asked for" in text
+        assert "can be neither started nor shown" in (await board.refused("GetValidation")).text
 
 
 @on_board

@@ -141,6 +141,66 @@ def test_a_validation_that_ends_at_once_is_an_error(helper: Service, systemd: Sy
     )  # fmt: skip
 
 
+def test_a_sender_that_waits_no_longer_starts_nothing(helper: Service, systemd: Systemd) -> None:
+    """The agent has told its user that no validation is running."""
+    order = json.dumps({"order": "start", **PLAN}).encode()
+    assert json.loads(helper.answer(order, lambda: False))["error"] == "validation-not-begun"
+    assert systemd.calls == []
+    assert ask(helper, "state") == {"state": "idle"}
+
+
+def test_a_closed_connection_is_noticed() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours:
+        with theirs:
+            assert service._waits(ours)
+        assert not service._waits(ours)
+
+
+def test_a_start_that_takes_long_is_a_state(helper: Service, systemd: Systemd) -> None:
+    """The sender may ask for the state before systemd has the order."""
+    seen: list[Any] = []
+    systemd.starts = lambda: seen.append(ask(helper, "state"))
+    ask(helper, "start", **PLAN)
+    assert seen == [{"state": "starting"}]
+    # it has ended
+    assert ask(helper, "state") == {"state": "idle"}
+
+
+def test_a_cancel_follows_the_start_that_is_being_ordered(helper: Service, systemd: Systemd) -> None:
+    answers: list[Any] = []
+    cancel = threading.Thread(target=lambda: answers.append(ask(helper, "cancel")))
+
+    def slow() -> None:
+        cancel.start()
+        cancel.join(0.2)
+        assert cancel.is_alive()
+        assert len(systemd.calls) == 1
+        systemd.active = "activating"
+
+    systemd.starts = slow
+    ask(helper, "start", **PLAN)
+    cancel.join(10)
+    assert systemd.calls == [("start", "--no-block", RUN_UNIT), ("stop", "--no-block", RUN_UNIT)]
+    assert answers == [{"state": "starting"}]
+
+
+def test_an_order_that_systemd_took_without_an_answer_counts(helper: Service, systemd: Systemd) -> None:
+    def slow() -> None:
+        raise OSError("systemctl did not end within 15 s")
+
+    systemd.starts = slow
+    assert ask(helper, "start", **PLAN)["error"] == "validation-failed"
+    assert ask(helper, "state") == {"state": "idle"}
+
+    def taken() -> None:
+        systemd.active = "activating"
+        slow()
+
+    systemd.starts = taken
+    assert ask(helper, "start", **PLAN) == {"state": "starting"}
+
+
 def test_a_start_that_cannot_work_orders_nothing(helper: Service, systemd: Systemd) -> None:
     def full(places: Places, size: int) -> Target:
         raise ValidateError("/data has 5 MB free")

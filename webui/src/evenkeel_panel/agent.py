@@ -44,7 +44,7 @@ ERROR_PREFIX = NAME + ".Error."
 TIMEOUT_S = 15.0
 # InspectBundle may read from a server: the agent waits for 45 s. RestoreBackup gives orders to several services. A new
 # certificate is tried out. The calls about validations may start ek-validation alongside a validation, which keeps the board
-# busy: the agent waits for 25 s. nginx waits for 60 s.
+# busy: the agent waits for 40 s at most. nginx waits for 60 s.
 SLOW = frozenset(name for name in METHODS if name.endswith(("Validation", "Validations"))) | {
     "InspectBundle",
     "RestoreBackup",

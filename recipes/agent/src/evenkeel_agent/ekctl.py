@@ -36,6 +36,8 @@ RESET_S = 45.0
 # The same for a bundle, which RAUC may read from a server, for a certificate, which is tried out, and for a restore, which
 # gives orders to several services.
 INSPECT_S = 90.0
+# longer than the agent waits for ek-validation, which a validation slows down
+VALIDATE_S = 50.0
 PACKET_S = 60.0  # time to wait for a part of a support bundle or of a report
 POLL_S = 1.0  # between two questions about the progress of an installation
 
@@ -413,12 +415,12 @@ async def _receive(address: str | None, file: IO[bytes], what: str, member: str,
 async def _validate(address: str | None, options: argparse.Namespace) -> Any:
     if options.step in ("plan", "start"):
         order = (options.profile, options.topic, not options.no_compare)
-        return await _call(address, f"{options.step.title()}Validation", *order)
+        return await _call(address, f"{options.step.title()}Validation", *order, timeout_s=VALIDATE_S)
     if options.step == "fetch":
         kind = "html" if options.file.endswith(".html") else "json"
         return await _save(address, options.file, "the report", "OpenValidation", options.id, kind)
     members = {"state": "GetValidation", "cancel": "CancelValidation", "list": "ListValidations"}
-    return await _call(address, members[options.step])
+    return await _call(address, members[options.step], timeout_s=VALIDATE_S)
 
 
 async def _find(address: str | None, name: str) -> dict[str, Any]:

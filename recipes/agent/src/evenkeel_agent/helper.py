@@ -42,18 +42,23 @@ async def order(
         raise errors.Failed(unanswered or unreachable, path=path, reason=_ENDED, unit=unit) from error
 
 
-async def ask(path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str) -> Any:
+async def ask(
+    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str, unanswered: str = ""
+) -> Any:
     """The answer in several packets to REQUEST, an object or a list. Raises AgentError, as order() does."""
+    sent = False
     try:
         async with asyncio.timeout(timeout_s):
             with await _connected(path, json.dumps(request).encode()) as connection:
+                sent = True
                 content = await receive(connection)
         found = json.loads(content)
         return found if isinstance(found, list) else result(content)
     except (OSError, TimeoutError) as error:
-        raise errors.Failed(unreachable, path=path, reason=_reason(error), unit=unit) from error
+        code = unanswered if unanswered and sent else unreachable
+        raise errors.Failed(code, path=path, reason=_reason(error), unit=unit) from error
     except (ValueError, LookupError, TypeError, Truncated) as error:
-        raise errors.Failed(unreachable, path=path, reason=_ENDED, unit=unit) from error
+        raise errors.Failed(unanswered or unreachable, path=path, reason=_ENDED, unit=unit) from error
 
 
 async def connect(

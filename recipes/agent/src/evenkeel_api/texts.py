@@ -78,6 +78,10 @@ TEXTS = {
     # validations
     "validation-unreachable": "validations can be neither started nor shown, because ek-validation cannot be reached at"
     " {path}: {reason}; see 'systemctl status {unit}'",
+    "validation-unanswered": "ek-validation gave no answer: {reason}; it may have done what you asked for, so look at the page"
+    " Validation or at 'ekctl validate state' before you try again; see 'systemctl status {unit}'",
+    "validation-not-started": "ek-validation gave no answer: {reason}; no validation is running, so you can try again; see"
+    " 'systemctl status {unit}'",
     "validation-failed": "the request about a validation failed: {reason}",
     "validation-impossible": "a validation cannot start: {reason}",
     "validation-no-case": "a validation cannot start, because none of its cases can run: {reason}",

@@ -10,6 +10,8 @@ Guarantees:
   or option comes from outside.
 - A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
 - Only one validation runs at a time, also if a user starts ek-validate in a shell. The lock of ek-validate ensures this.
+- An agent that waits no longer for the answer to `start` learns from `state` what is true: either it is `starting` or runs,
+  or it was not started and will not be.
 
 A page in a browser asks again and again, also on a slow board, so what most requests do not need is imported late: planning
 and report_page.
@@ -85,25 +87,28 @@ class Service:
 
     def __post_init__(self) -> None:
         self._starting = threading.Lock()
+        self._ordered = False  # `start` has ordered a validation, and waits for it to begin
 
     def serve(self, connection: socket.socket) -> None:
         """Answer the request on CONNECTION."""
         with connection, contextlib.suppress(OSError):  # the agent may close the connection
             connection.settimeout(REQUEST_S)
             packet = connection.recv(PACKET)
-            content = self.answer(packet)
+            content = self.answer(packet, lambda: _waits(connection))
             connection.settimeout(STALL_S)
             for at in range(0, len(content), CONTENT_BYTES):
                 connection.sendall(data(content[at : at + CONTENT_BYTES]))
             connection.sendall(end(End(0)))
 
-    def answer(self, packet: bytes) -> bytes:
-        """The answer to the request PACKET. It never fails."""
+    def answer(self, packet: bytes, waits: Callable[[], bool] = lambda: True) -> bytes:
+        """The answer to the request PACKET. It never fails. WAITS: whether the sender still waits for the answer."""
         try:
             request = json.loads(packet)
             order = request["order"]
             if order == "open":
                 return self._file(request)
+            if order == "start":
+                return json.dumps(self._start(request, waits)).encode()
             found = getattr(self, f"_{_one_of(order, ORDERS)}")(request)
         except Refused as error:
             found = _error(error.code, error.kind, **error.parameters)
@@ -121,28 +126,47 @@ class Service:
         found = self._planned(*_options(request))
         return {**found, "left_out": _left_out(found["left_out"])}
 
-    def _start(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    def _start(self, request: Mapping[str, Any], waits: Callable[[], bool]) -> dict[str, Any]:
         options = profile, topic, compares = _options(request)
         with self._starting:
-            if self._state(request)["state"] != "idle":
+            if self._present()["state"] != "idle":
                 raise Refused("validation-runs")
             self._planned(*options)
             words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
             words += [] if compares else ["--no-compare"]
             self.places.run.mkdir(parents=True, exist_ok=True)
             replace(str(self.places.run / ORDER), f"OPTIONS={' '.join(words)}\n".encode())
-            self.systemctl("start", "--no-block", RUN_UNIT)
-            deadline = time.monotonic() + self.begin_s
-            while True:
-                found = self._state(request)
-                if found["state"] == "running" or time.monotonic() > deadline:
-                    break
-                time.sleep(POLL_S)
+            try:
+                self._ordered = True
+                # The sender has told its user by now that nothing was started.
+                found = self._begun() if waits() else {"state": "idle"}
+            finally:
+                self._ordered = False
         if found["state"] == "idle":
             raise Refused("validation-not-begun", "Failed", unit=RUN_UNIT)
         return found
 
+    def _begun(self) -> dict[str, Any]:
+        """Order the validation, and wait for it to begin. Returns the state."""
+        try:
+            self.systemctl("start", "--no-block", RUN_UNIT)
+        except OSError:
+            # systemctl may have given the order before its time was over
+            if self._present()["state"] == "idle":
+                raise
+        deadline = time.monotonic() + self.begin_s
+        while True:
+            found = self._present()
+            if found["state"] == "running" or time.monotonic() > deadline:
+                return found
+            time.sleep(POLL_S)
+
     def _state(self, _: Mapping[str, Any]) -> dict[str, Any]:
+        ordered = self._ordered
+        found = self._present()
+        return {"state": "starting"} if ordered and found["state"] == "idle" else found
+
+    def _present(self) -> dict[str, Any]:
         running = runs.progress(self.places)
         if running is None:
             active = self.systemctl("is-active", RUN_UNIT) in ("active", "activating", "deactivating")
@@ -163,10 +187,12 @@ class Service:
         try:
             lock.stop(self.places.lock)
         except ValidateError:
-            if self._state(request)["state"] == "idle":
-                raise Refused("validation-none") from None
-            # It has not taken the lock yet.
-            self.systemctl("stop", "--no-block", RUN_UNIT)
+            # A start that is being ordered comes first. Otherwise systemd would get its order after the one to stop.
+            with self._starting:
+                if self._present()["state"] == "idle":
+                    raise Refused("validation-none") from None
+                # It has not taken the lock yet.
+                self.systemctl("stop", "--no-block", RUN_UNIT)
         return self._state(request)
 
     def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -246,6 +272,13 @@ class Service:
 
 
 ORDERS = ("plan", "start", "state", "cancel", "list", "show", "compare")
+
+
+def _waits(connection: socket.socket) -> bool:
+    """Whether the other side of CONNECTION has not closed it."""
+    closed = select.poll()
+    closed.register(connection, 0)  # a closed connection is always reported
+    return not closed.poll(0)
 
 
 def _one_of(value: Any, allowed: tuple[str, ...]) -> str:

@@ -178,9 +178,9 @@ def restore(path: Path, boot: str, slices: Slices) -> list[str]:
     # Apps go on first: what follows may wait for the device. Then loads are stopped, or they would write to a file that
     # was removed.
     order = ("frozen", "slice")
-    for entry in sorted(
-        entries[::-1], key=lambda e: order.index(e["kind"]) if e["kind"] in order else len(order)
-    ):
+    latest_first = entries[::-1]
+    latest_first.sort(key=lambda entry: order.index(entry["kind"]) if entry["kind"] in order else len(order))
+    for entry in latest_first:
         try:
             _undo(entry, boot, slices)
         except OSError as error:
