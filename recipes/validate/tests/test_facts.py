@@ -97,10 +97,13 @@ def test_without_debugfs_the_kernel_shows_the_life_time(tmp_path: Path) -> None:
     sys_ = board.make_tree(tmp_path)
     (sys_ / "devices/mmc0:0001/life_time").write_text("0x02 0x0b\n")
     (sys_ / "devices/mmc0:0001/pre_eol_info").write_text("0x01\n")
+    (sys_ / "devices/mmc0:0001/rev").write_text("0x8\n")
+    (sys_ / "devices/mmc0:0001/cmdq_en").write_text("1\n")
     found = by_title(facts.gather(sys_, board.DISK))
     assert found["life time, type A"].value == "10 to 20 % used"
     assert found["life time, type B"].value == "more than 100 % used"
     assert found["spare blocks"].value == "normal"
+    assert (found["eMMC version"].value, found["command queue is on"].value) == ("5.1", "yes")
     assert "mount debugfs" in found["volatile cache"].reason
 
 

@@ -108,6 +108,8 @@ ATTRIBUTES = {
     "DEVICE_LIFE_TIME_EST_TYP_A": ("life_time", 0),
     "DEVICE_LIFE_TIME_EST_TYP_B": ("life_time", 1),
     "PRE_EOL_INFO": ("pre_eol_info", 0),
+    "EXT_CSD_REV": ("rev", 0),
+    "CMDQ_MODE_EN": ("cmdq_en", 0),
 }
 
 
