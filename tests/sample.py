@@ -35,5 +35,5 @@ def in_sample(kind: str, *cases: str) -> dict[str, pytest.MarkDecorator]:
 def header() -> str:
     """The line for the head of pytest's output."""
     if DEEP:
-        return "all samples (DEEP=1)"
+        return f"all samples (DEEP=1), random moments of seed {SEED}: EVENKEEL_TEST_SEED={SEED} repeats them"
     return f"sample of seed {SEED}: EVENKEEL_TEST_SEED={SEED} repeats it, DEEP=1 runs all"
