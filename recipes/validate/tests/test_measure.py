@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from evenkeel_report.row import Figure
-from evenkeel_validate import cases, discards, measure
+from evenkeel_validate import cases, discards, fio, measure
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.loads import Load, Window
@@ -64,7 +64,8 @@ def discarding(
     tmp_path: Path, discarded: int, folder: Path | None, load: str = "discards"
 ) -> tuple[Outcome, list[Load]]:
     """The figures alongside discards, and the loads."""
-    (tmp_path / "reader_lat.1.log").write_text("0, 200000, 0, 4096\n" * 12)
+    for number in range(1, fio.READERS + 1):
+        (tmp_path / f"reader_lat.{number}.log").write_text("0, 200000, 0, 4096\n" * 30)
     runner = Fixed(tmp_path, {}, outputs={"load": {"bytes": discarded, "seconds": 2.5}})
     # fio's logs of an earlier case are removed before the loads start, and these loads write none
     with pytest.MonkeyPatch.context() as patch:
