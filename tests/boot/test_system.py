@@ -7,6 +7,7 @@ that the previous one left.
 
 import http.client
 import json
+import re
 import sys
 import time
 from pathlib import Path
@@ -275,6 +276,17 @@ def test_the_fixed_share_helper_sets_no_other_group(board: Board) -> None:
     )
 
 
+def test_a_new_board_has_a_name_of_its_own(board: Board) -> None:
+    """The name follows from the machine-id by a hash. The kernel, the certificate and mDNS have it."""
+    name = board.run("cat /etc/hostname")
+    assert re.fullmatch(r"evenkeel-[0-9a-f]{4}", name)
+    assert board.run("printf 'evenkeel host name %s' $(cat /etc/machine-id) | sha256sum")[:4] == name[-4:]
+    assert board.run("cat /proc/sys/kernel/hostname") == name
+    names = board.run("openssl x509 -in /var/lib/evenkeel/tls/cert.pem -noout -ext subjectAltName")
+    assert f"DNS:{name}, DNS:{name}.local" in names
+    assert json.loads(board.run("ekctl network --json"))["host"] == f"{name}.local"
+
+
 def test_user_nobody_cannot_read_secrets(board: Board) -> None:
     password = board.first_password()
     status, files = board.try_run(
@@ -378,6 +390,9 @@ def test_a_factory_reset_leaves_a_board_as_new(board: Board) -> None:
     assert_healthy(board)
     machine_id, password = board.run("cat /etc/machine-id"), board.first_password()
     certificate = board.run("sha256sum /var/lib/evenkeel/tls/cert.pem")
+    # The first name of the board, which the certificate keeps.
+    names = board.run("openssl x509 -in /var/lib/evenkeel/tls/cert.pem -noout -ext subjectAltName")
+    name = names.partition("DNS:")[2].partition(",")[0]
     board.run("ekctl set-name press-8; echo lost > /var/lib/lost; echo kept > /recorder/kept; sync")
     board._send("ekctl factory-reset --yes")
     board.wait_for_boot()
@@ -387,7 +402,9 @@ def test_a_factory_reset_leaves_a_board_as_new(board: Board) -> None:
     assert board.run("cat /etc/machine-id") != machine_id
     assert board.first_password() != password
     assert board.run("sha256sum /var/lib/evenkeel/tls/cert.pem") != certificate
-    assert board.run("cat /proc/sys/kernel/hostname") == "evenkeel"
+    new = board.run("cat /proc/sys/kernel/hostname")
+    assert new.startswith("evenkeel-")
+    assert new != name, "the name follows from the new machine-id"
     assert board.try_run("cat /var/lib/lost")[0] != 0
     assert board.run("cat /recorder/kept") == "kept"
     # the order was carried out once

@@ -43,7 +43,7 @@ FILES:${PN} += "\
     ${sysconfdir}/systemd \
 "
 
-# preinit needs e2fsck, mount and umount; slot-good needs grub-editenv; factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
+# preinit needs e2fsck, mount, umount and sha256sum; slot-good needs grub-editenv; factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
 # The health checks need cksum and timeout, which poky's BusyBox does not have, and slot-good needs os-release.
 RDEPENDS:${PN} = "\
     bash \

@@ -103,6 +103,11 @@ async def test_set_and_confirm(board: Harness) -> None:
     state = await board.call("GetNetwork")
     assert state["problem"] == []
     assert state["host"].endswith(".local")
+    # The kernel's name does not follow in a service with ProtectHostname=.
+    (board.root / "etc").mkdir(exist_ok=True)
+    for name in ("evenkeel-1a2b", "press-7"):
+        (board.root / "etc/hostname").write_text(name + "\n")
+        assert (await board.call("GetNetwork"))["host"] == f"{name}.local"
     (eth0,) = state["interfaces"]
     assert (eth0["name"], eth0["link"], eth0["mac"]) == ("eth0", "connected", "52:54:00:12:34:56")
     assert eth0["addresses"] == ["10.0.2.15/24", "fe80::1/64"]

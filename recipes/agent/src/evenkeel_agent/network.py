@@ -9,7 +9,6 @@ ek-network also keeps the deadline of a change, so the deadline holds if the age
 import asyncio
 import json
 import os.path
-import socket
 from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
@@ -26,6 +25,7 @@ from evenkeel_api.features.network import (
 from evenkeel_api.features.network import Network as State
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
+from evenkeel_common.files import host_name
 
 from . import helper
 from .bus import Bus, CallError
@@ -149,7 +149,7 @@ class Network:
         waiting = saved.get("trial")
         settings = {name: settings_of(found) for name, found in saved.get("settings", {}).items()}
         return State(
-            host=f"{socket.gethostname().partition('.')[0]}.local",
+            host=f"{(await asyncio.to_thread(self._name)).partition('.')[0]}.local",
             interfaces=interfaces(described, settings),
             trial=[
                 Trial(name, settings.get(name, NetworkSettings()), waiting["left_s"])
@@ -160,6 +160,9 @@ class Network:
             last=saved.get("last", "none"),
             problem=[message.note() for message in problems],
         )
+
+    def _name(self) -> str:
+        return host_name(self._settings.path("/etc/hostname"))
 
     async def _describe(self) -> str:
         """The state of networkd as JSON. Raises CallError."""
