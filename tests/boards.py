@@ -221,6 +221,10 @@ class Board:
         assert found, f"no first-boot password on the serial console; see {self.machine.serial_log}"
         return str(found[-1])
 
+    def screen(self) -> str:
+        """The text on the screen, with single spaces. The virtual machine has no screen, but the kernel keeps its text."""
+        return " ".join(self.run("cat /dev/vcs1").split())
+
     def health(self, timeout: float = 90) -> tuple[int, dict[str, str]]:
         """Status and body of the panel's /healthz through the forwarded port.
 

@@ -142,6 +142,11 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("The set-up has ended")
     page.goto("/apps")
     assert '"password": ""' in board.run("ekctl first-password --json")
+    end = time.monotonic() + 60
+    while "first-boot password" in board.screen():
+        assert time.monotonic() < end, board.screen()
+        time.sleep(1)
+    assert "evenkeel: panel: https://evenkeel-" in board.screen()
 
 
 def test_apps_run_at_their_first_start(board: Board) -> None:

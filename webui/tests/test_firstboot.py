@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""evenkeel-panel-firstboot: its files, repeated boots, power cuts at any moment, and its output on the console."""
+"""evenkeel-panel-firstboot: its files, repeated boots, power cuts at any moment, and its output on console and screen."""
 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import ssl
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from evenkeel_agent.accounts import FIRST_CHANGED
 from evenkeel_common.files import replace
 from evenkeel_panel import firstboot
-from evenkeel_panel.firstboot import Paths, announce, ensure_certificate
+from evenkeel_panel.firstboot import CLEAR, NO_CURSOR, Paths, addresses, announce, ensure_certificate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,9 +27,10 @@ PASSWORD = "abcd-efgh-jkmn"  # noqa: S105
 
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
-    console = tmp_path / "console"
+    console, screen = tmp_path / "console", tmp_path / "screen"
     console.touch()
-    return Paths(tls=tmp_path / "evenkeel/tls", console=console)
+    screen.touch()
+    return Paths(tls=tmp_path / "evenkeel/tls", console=console, screen=screen)
 
 
 def first_boot(paths: Paths) -> None:
@@ -50,36 +53,102 @@ def test_first_boot(paths: Paths) -> None:
     assert printed(paths) == []
 
 
-def test_the_console_shows_password_and_fingerprint(paths: Paths) -> None:
+NETWORK = {
+    "host": "evenkeel-1a2b.local",
+    "interfaces": [
+        {"name": "enp1s0", "addresses": ["2001:db8::7/64", "fe80::1/64", "192.0.2.7/24"]},
+        {"name": "enp2s0", "addresses": []},
+    ],
+}
+URLS = "https://evenkeel-1a2b.local  https://192.0.2.7  https://[2001:db8::7]"
+
+
+@pytest.fixture
+def agent(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """The program ekctl. The function sets the first-boot password."""
+    (tmp_path / "network --json").write_text(json.dumps(NETWORK))
+    program = tmp_path / "ekctl"
+    program.write_text(f'#!/bin/sh\nexec cat "{tmp_path}/$*"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(firstboot, "Paths", lambda: paths)
+    monkeypatch.setattr(firstboot, "SETTLE_S", 0)
     first_boot(paths)
-    announce(paths, PASSWORD)
+    return lambda password: (
+        (tmp_path / "first-password --json").write_text(json.dumps({"password": password})) and None
+    )
+
+
+def show(monkeypatch: pytest.MonkeyPatch, option: str) -> int:
+    monkeypatch.setattr("sys.argv", ["evenkeel-panel-firstboot", option])
+    return firstboot.main()
+
+
+def test_the_console_shows_addresses_password_and_fingerprint(
+    paths: Paths, agent: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     shown = subprocess.run(
         ["openssl", "x509", "-in", paths.tls / "cert.pem", "-noout", "-fingerprint", "-sha256"],
         check=True,
         capture_output=True,
         text=True,
     ).stdout.strip()
+    agent(PASSWORD)
+    assert show(monkeypatch, "--announce") == 0
     assert printed(paths) == [
+        f"evenkeel: panel: {URLS}",
         f"evenkeel: panel first-boot password: {PASSWORD}",
         f"evenkeel: panel certificate SHA-256: {shown.partition('=')[2]}",
     ]
+    assert paths.screen.read_text() == ""
 
 
-def test_a_changed_password_is_not_shown(paths: Paths) -> None:
-    first_boot(paths)
-    announce(paths, "")
-    assert printed(paths) == []
+def test_the_screen_shows_the_same(
+    paths: Paths, agent: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A changed password is not shown any more. A screen is cleared first, also what has scrolled off it."""
+    for password in (PASSWORD, ""):
+        paths.console.write_text("")
+        paths.screen.write_text("")
+        agent(password)
+        assert show(monkeypatch, "--announce") == 0
+        assert show(monkeypatch, "--screen") == 0
+        assert ("first-boot password" in paths.console.read_text()) == bool(password)
+        assert paths.screen.read_text() == CLEAR + paths.console.read_text().lstrip("\n") + NO_CURSOR
+    assert CLEAR.endswith("\033[3J")
 
 
-def test_the_password_is_that_of_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "ekctl"
-    program.write_text('#!/bin/sh\n[ "$*" = \'first-password --json\' ] && echo \'{"password": "kelp"}\'\n')
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert firstboot.first_password() == "kelp"
-    program.write_text("#!/bin/sh\nexit 1\n")
-    with pytest.raises(subprocess.CalledProcessError):
-        firstboot.first_password()
+def test_addresses_of_the_panel_are_those_that_a_browser_can_open() -> None:
+    assert "  ".join(addresses(NETWORK)) == URLS
+    assert addresses({"host": "x.local", "interfaces": []}) == ["https://x.local"]
+    without_dhcp = [{"addresses": ["169.254.7.7/16", "fe80::1/64"]}]
+    assert addresses({"host": "x.local", "interfaces": without_dhcp}) == [
+        "https://x.local",
+        "https://169.254.7.7",
+    ]
+
+
+def test_without_the_agent_nothing_is_shown(
+    paths: Paths, agent: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd starts the program again. A screen that shows something keeps it."""
+    paths.screen.write_text("before")
+    for option in ("--announce", "--screen"):
+        assert show(monkeypatch, option) == 1
+    assert (printed(paths), paths.screen.read_text()) == ([], "before")
+
+
+def test_the_screen_follows_each_change() -> None:
+    """The path unit waits for the files that other programs write. A boot does not wait for the screen."""
+    systemd = Path(__file__).resolve().parents[1] / "data/systemd"
+    waits = (systemd / "evenkeel-screen.path").read_text()
+    assert f"PathChanged=/var/lib/evenkeel-agent/{FIRST_CHANGED}\n" in waits
+    assert f"PathChanged={Paths().tls}/cert.pem\n" in waits
+    assert "PathChanged=/etc/hostname\n" in waits
+    shows = (systemd / "evenkeel-screen.service").read_text().splitlines()
+    assert {"Type=exec", f"DeviceAllow={Paths().screen} w", "CapabilityBoundingSet="} <= set(shows)
+    boots = (systemd / "evenkeel-first-password.service").read_text().splitlines()
+    assert f"DeviceAllow={Paths().console} w" in boots
 
 
 def test_hsts_only_with_a_certificate_of_an_authority(paths: Paths) -> None:
@@ -174,7 +243,7 @@ def test_damaged_key_or_certificate_is_replaced(paths: Paths, name: str, content
 def test_missing_console(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     first_boot(paths)
     paths.console.unlink()
-    announce(paths, PASSWORD)
+    announce(paths.console, PASSWORD)
     err = capsys.readouterr().err
     assert "console" in err
     assert PASSWORD not in err

@@ -3,7 +3,7 @@ SUMMARY = "Web panel to see and set the I/O weights of a board's apps"
 DESCRIPTION = "\
     The panel runs unprivileged behind nginx (TLS), asks the agent over D-Bus, and \
     shows each app's throughput, share and latency. On the first boot it makes a certificate, \
-    and prints the certificate's fingerprint and the first password on the console. \
+    and shows its addresses, the certificate's fingerprint and the first password on console and screen. \
 "
 SECTION = "net"
 # htmx is 0BSD, uPlot is MIT. The licence text of each is downloaded with it.
@@ -54,6 +54,7 @@ SYSTEMD_SERVICE:${PN} = "\
     evenkeel-firstboot.service \
     evenkeel-panel.service \
     evenkeel-panel.socket \
+    evenkeel-screen.service \
 "
 
 # Users and groups have fixed numbers, because settings.db and the certificate survive an update of the image.

@@ -13,7 +13,9 @@ import pytest
 from agent_harness import ERROR, Harness, on_board
 from disks import fill_up, small_disk
 from evenkeel_agent import accounts as accounts_module
+from evenkeel_agent import backup, passwords
 from evenkeel_agent.accounts import (
+    FIRST_CHANGED,
     IDLE_S,
     MAX_SESSIONS,
     MAX_TOKENS,
@@ -132,6 +134,45 @@ async def test_the_first_password_opens_the_change_of_the_password_only(desk: De
     await desk.again()
     assert await desk.first() == ""
     assert (await desk.do("CheckSession", session, True)).user == "admin"
+
+
+@at_desk
+async def test_the_screen_gets_each_change_of_the_first_password(desk: Desk) -> None:
+    """evenkeel-screen.path waits until the file is written."""
+    mark = desk.folder / FIRST_CHANGED
+
+    def written() -> bool:
+        found = mark.exists()
+        mark.unlink(missing_ok=True)
+        return found
+
+    assert written(), "the first start of the board"
+    await desk.again()
+    assert not written(), "the same password"
+    await desk.admin()
+    assert written(), "a new password"
+    bus = Caller("root", "admin", "bus")
+    await desk.accounts.add_user(api.UserRole("other", "admin"), bus)
+    await desk.accounts.set_role(api.UserRole("admin", "viewer"), bus)
+    assert not written(), "the console does not show this"
+    await desk.accounts.reset_password(api.UserName("admin"), bus)
+    assert written(), "a reset"
+    saved = [backup.User("admin", "admin", passwords.digest(PASSWORD), False, "")]
+    await desk.accounts.restore(saved)
+    assert written(), "a restore"
+    await desk.accounts.add_user(api.UserRole("other", "admin"), bus)
+    await desk.accounts.reset_password(api.UserName("admin"), bus)
+    assert written()
+    await desk.accounts.remove_user(api.UserName("admin"), bus)
+    assert written(), "no password any more"
+    assert await desk.first() == ""
+
+
+@at_desk
+async def test_a_full_disk_does_not_undo_a_new_password(desk: Desk) -> None:
+    (desk.folder / f"{FIRST_CHANGED}.new").mkdir()
+    await desk.admin()
+    assert await desk.first() == ""
 
 
 @at_desk

@@ -6,9 +6,10 @@ It runs at every boot, before nginx and the panel, as the user of ek-certificate
 Guarantee: a power cut at any moment is harmless. Each file is replaced as a whole, and each step reads only finished files.
 So the next boot completes the work, and a key that is already in use stays the same.
 
-With --announce, it runs as root, and instead prints what a person needs for the first log-in: the first-boot password,
-which the agent has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a person can
-check that the browser is connected to this board.
+With --announce, it runs as root, and instead prints what a person needs to reach the panel: its addresses, the first-boot
+password, which the agent has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a
+person can check that the browser is connected to this board. The text goes to the console, once a boot. With --screen, the
+same text goes to the screen, whose content it replaces; evenkeel-screen.path starts this again after each change.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
+from ipaddress import ip_interface
 from pathlib import Path
+from typing import Any
 
 from evenkeel_common.files import host_name, remove, replace
 
@@ -36,6 +40,10 @@ _MARK = b"-----BEGIN CERTIFICATE-----"
 # nginx reads the files as root, but without the capability to open files of other users. The folder gives the files to the
 # group root (setgid).
 MODE = 0o640
+# systemd-networkd saves its state shortly before an address is in use, and several changes come together.
+SETTLE_S = 2.0
+CLEAR = "\033[H\033[2J\033[3J"  # also what had scrolled off the screen: it may have a password that was changed since
+NO_CURSOR = "\033[?25l"
 HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
 
 
@@ -45,23 +53,25 @@ class Paths:
 
     tls: Path = Path("/var/lib/evenkeel/tls")
     console: Path = Path("/dev/console")
+    screen: Path = Path("/dev/tty1")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
         prog="evenkeel-panel-firstboot", description="Prepare the panel's TLS certificate."
     )
-    parser.add_argument(
-        "--announce",
-        action="store_true",
-        help="print the first-boot password and the certificate's fingerprint on the console, until the password is changed",
-    )
+    what = "the addresses of the panel, the certificate's fingerprint, and the first-boot password until it is changed"
+    parser.add_argument("--announce", action="store_true", help=f"print on the console: {what}")
+    parser.add_argument("--screen", action="store_true", help="show the same on the screen")
     options = parser.parse_args()
     paths = Paths()
     os.umask(0o077)
     try:
         if options.announce:
-            announce(paths, first_password())
+            announce(paths.console, f"\n{text(paths, *asked())}")
+        elif options.screen:
+            time.sleep(SETTLE_S)
+            announce(paths.screen, f"{CLEAR}{text(paths, *asked())}{NO_CURSOR}")
         else:
             ensure_certificate(paths.tls)
     except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
@@ -78,29 +88,48 @@ def main() -> int:
 # ---- first log-in ----
 
 
-def first_password() -> str:
-    """The first-boot password; "" once it has been changed."""
-    answer = subprocess.run(["ekctl", "first-password", "--json"], check=True, capture_output=True, text=True)
-    return str(json.loads(answer.stdout)["password"])
+def asked() -> tuple[str, list[str]]:
+    """What the agent knows: the first-boot password, "" once it has been changed; and the addresses of the panel."""
+    return str(_ask("first-password")["password"]), addresses(_ask("network"))
 
 
-def announce(paths: Paths, password: str) -> None:
-    """Print the password and the fingerprint on the console, one line each; nothing if the password is "".
+def _ask(command: str) -> dict[str, Any]:
+    answer = subprocess.run(["ekctl", command, "--json"], check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(answer.stdout)
+    return found
 
-    They never go to the journal, which other users may read.
+
+def addresses(network: dict[str, Any]) -> list[str]:
+    """The addresses of the panel: by name, then IPv4, then IPv6. NETWORK: the answer of GetNetwork.
+
+    A link-local IPv6 address is left out: browsers cannot open it, because it needs the interface of their own machine.
     """
-    if not password:
-        return
-    text = f"\nevenkeel: panel first-boot password: {password}\n"
-    text += f"evenkeel: panel certificate SHA-256: {fingerprint(paths.tls / 'cert.pem')}\n"
+    own = [ip_interface(address).ip for row in network["interfaces"] for address in row["addresses"]]
+    usable = sorted((ip for ip in own if ip.version == 4 or not ip.is_link_local), key=lambda ip: ip.version)
+    return [
+        f"https://{host}"
+        for host in (network["host"], *(f"[{ip}]" if ip.version == 6 else str(ip) for ip in usable))
+    ]
+
+
+def text(paths: Paths, password: str, urls: list[str]) -> str:
+    """What console and screen show. PASSWORD: "" once it has been changed."""
+    lines = [f"panel: {'  '.join(urls)}"]
+    lines += [f"panel first-boot password: {password}"] if password else []
+    lines += [f"panel certificate SHA-256: {fingerprint(paths.tls / 'cert.pem')}"]
+    return "".join(f"evenkeel: {line}\n" for line in lines)
+
+
+def announce(terminal: Path, content: str) -> None:
+    """Write CONTENT to TERMINAL. It never goes to the journal, which other users may read."""
     try:
-        descriptor = os.open(paths.console, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = os.open(terminal, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY | os.O_CLOEXEC)
         try:
-            os.write(descriptor, text.encode())
+            os.write(descriptor, content.encode())
         finally:
             os.close(descriptor)
     except OSError as error:  # not a failure: the panel works without a console
-        _report(f"cannot print the first-boot password on {paths.console}: {error.strerror}")
+        _report(f"cannot print the addresses of the panel on {terminal}: {error.strerror}")
 
 
 def fingerprint(cert: Path) -> str:

@@ -33,6 +33,8 @@ from evenkeel_api.features import accounts as api
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Method, Nothing
 from evenkeel_api.roles import ADMIN, Role, includes
+from evenkeel_common.files import replace as write_file
+from evenkeel_common.files import why
 
 from . import backup, passwords
 from .accounts_db import CORRUPT, Database
@@ -51,6 +53,9 @@ SAVE_USE_S = 300  # the time of a session's last use is saved at most this often
 # A session stays valid if the clock is set back by up to this time after log-in: NTP may do so shortly after boot.
 CLOCK_S = 60
 MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user; users of the board
+# An empty file in the state directory, written when the first-boot password becomes valid or invalid.
+# evenkeel-screen.path waits for this.
+FIRST_CHANGED = "first-password-changed"
 RETRY_S = 30.0  # if accounts.db could not be opened, the agent tries again after this time
 REFUSAL_S = 3600.0  # a call that is refused again and again gets a row in the audit log at most this often
 MAX_HASHING = 8  # at most this many log-ins may wait for their password hash; more are refused
@@ -106,6 +111,7 @@ class Accounts:
 
     def __init__(self, directory: str, host: str, clock: Callable[[], float] = time.time) -> None:
         self._path = os.path.join(directory, "accounts.db")  # noqa: PTH118
+        self._first_changed = os.path.join(directory, FIRST_CHANGED)  # noqa: PTH118
         self._host = host
         self._clock = clock
         self.changed: Callable[[], None] = lambda: None
@@ -172,6 +178,7 @@ class Accounts:
             admin = User(BUILT_IN, ADMIN, None, passwords.first_password(), True, None, int(self._clock()))
             self._save_user(admin)
             self._users[BUILT_IN] = admin
+            self._mark_first_changed()
         for row in db.rows("SELECT digest, user, address, client, created_at, used_at FROM sessions"):
             self._sessions[row[0]] = Session(*row)
             self._saved_use[row[0]] = row[5]
@@ -574,14 +581,32 @@ class Accounts:
             raise errors.Conflict("own-account")
         self._keep_an_admin(user)
         await self._write(lambda cursor: cursor.execute("DELETE FROM users WHERE name = ?", (user.name,)))
+        before = self._first()
         del self._users[user.name]
+        await self._report_first(before)
         self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
         self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
         self.changed()
 
     async def get_first_password(self, _request: Nothing, _caller: Caller) -> api.FirstPassword:
+        return api.FirstPassword(password=self._first())
+
+    def _first(self) -> str:
+        """The first-boot password; "" once it has been changed."""
         user = self._users.get(BUILT_IN)
-        return api.FirstPassword(password=(user.first or "") if user else "")
+        return (user.first or "") if user else ""
+
+    async def _report_first(self, before: str) -> None:
+        """Report to the screen if the first-boot password is not BEFORE any more."""
+        if self._first() != before:
+            await asyncio.to_thread(self._mark_first_changed)
+
+    def _mark_first_changed(self) -> None:
+        """Report that the first-boot password has changed. Blocks. It never fails, because the change itself is saved."""
+        try:
+            write_file(self._first_changed, b"")
+        except OSError as error:
+            _log.warning("the screen may show an old first-boot password: %s", why(error))
 
     def saved(self) -> list[backup.User]:
         """The users that have a password, for a backup."""
@@ -612,7 +637,8 @@ class Accounts:
                 cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
 
         await self._write(save)
-        self._users = found
+        before, self._users = self._first(), found
+        await self._report_first(before)
         ended = gone | {user.name for user in changed}
         self._sessions = {d: s for d, s in self._sessions.items() if s.user not in ended}
         self._tokens = {d: t for d, t in self._tokens.items() if t.user not in gone}
@@ -645,7 +671,9 @@ class Accounts:
 
     async def _put(self, user: User, *, end_sessions: bool = False) -> None:
         await self._write(lambda _cursor: self._save_user(user, end_sessions=end_sessions), own=True)
+        before = self._first()
         self._users[user.name] = user
+        await self._report_first(before)
         if end_sessions:
             self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
         self.changed()
