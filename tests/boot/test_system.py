@@ -363,7 +363,7 @@ def set_boot_state(board: Board, *variables: str) -> None:
 
 
 # Each of these tests starts the board again, which takes a minute or two.
-RESTARTS = in_sample("restarts", "roll-back", "power cut", "factory reset", "no data partition")
+RESTARTS = in_sample("restarts", "roll-back", "power cut", "factory reset", "preseed", "no data partition")
 
 
 @RESTARTS["roll-back"]
@@ -437,6 +437,50 @@ def test_a_factory_reset_leaves_a_board_as_new(board: Board) -> None:
     board.reboot()
     assert_healthy(board)
     assert board.run("cat /var/lib/new") == "new"
+
+
+# of the password "sailing on an even keel", made by the program argon2 as docs/howto/install.md shows
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$Zjk5NThkYmM2MGMyOWY5MQ$C9RnRR6UB/MG1teTALK0e9/OPI9UeJA0GDetlYTdM1g"
+PRESEED = f"""\
+name = "press-9"
+password_hash = "{HASH}"
+
+[network]
+mode = "fixed"
+address = "10.0.2.15/24"
+gateway = "10.0.2.2"
+dns = ["10.0.2.3"]
+"""
+
+
+@RESTARTS["preseed"]
+def test_a_preseed_file_sets_up_a_new_board_and_no_other(board: Board) -> None:
+    def on_esp(command: str) -> str:
+        return board.run(f"mount /dev/disk/by-partlabel/esp /mnt && (cd /mnt && {command}); umount /mnt")
+
+    assert_healthy(board)
+    write = f"cat > evenkeel.toml <<'END'\n{PRESEED}END\n"
+    on_esp(write)
+    board._send("ekctl factory-reset --yes")
+    board.wait_for_boot()
+    assert_healthy(board)
+    assert board.run("cat /proc/sys/kernel/hostname") == "press-9"
+    names = board.run("openssl x509 -in /var/lib/evenkeel/tls/cert.pem -noout -ext subjectAltName")
+    assert "DNS:press-9, DNS:press-9.local" in names
+    assert json.loads(board.run("ekctl first-password --json"))["password"] == ""
+    network = json.loads(board.run("ekctl network --json"))
+    assert (network["trial"], network["last"]) == ([], "confirmed")
+    assert network["interfaces"][0]["settings"]["address"] == "10.0.2.15/24"
+    assert "evenkeel: preseed: evenkeel.toml was applied, and removed" in board.serial()
+    assert "evenkeel.toml" not in on_esp("ls")
+    board.run("test ! -e /var/lib/evenkeel-preseed/new && test ! -e /run/evenkeel/preseed.toml")
+    # The board is not new any more.
+    on_esp(write.replace("press-9", "press-10"))
+    board.reboot()
+    assert_healthy(board)
+    assert board.run("cat /proc/sys/kernel/hostname") == "press-9"
+    assert "evenkeel.toml on the EFI system partition is ignored" in board.serial()
+    assert "evenkeel.toml" in on_esp("ls && rm evenkeel.toml")
 
 
 def test_power_button_shuts_down(board: Board) -> None:

@@ -30,7 +30,7 @@ def paths(tmp_path: Path) -> Paths:
     console, screen = tmp_path / "console", tmp_path / "screen"
     console.touch()
     screen.touch()
-    return Paths(tls=tmp_path / "evenkeel/tls", console=console, screen=screen)
+    return Paths(tls=tmp_path / "evenkeel/tls", console=console, screen=screen, preseed=tmp_path / "preseed")
 
 
 def first_boot(paths: Paths) -> None:
@@ -116,6 +116,19 @@ def test_the_screen_shows_the_same(
         assert ("first-boot password" in paths.console.read_text()) == bool(password)
         assert paths.screen.read_text() == CLEAR + paths.console.read_text().lstrip("\n") + NO_CURSOR
     assert CLEAR.endswith("\033[3J")
+
+
+def test_the_outcome_of_the_preseed_file_is_shown(
+    paths: Paths, agent: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A terminal acts on control characters, and the message has parts of the file."""
+    agent("")
+    paths.preseed.write_text("evenkeel.toml has an error: unknown field `\033[2J\n`\n")
+    assert show(monkeypatch, "--announce") == 0
+    assert printed(paths)[2] == "evenkeel: preseed: evenkeel.toml has an error: unknown field `?[2J?`"
+    paths.preseed.unlink()
+    assert show(monkeypatch, "--screen") == 0
+    assert "preseed" not in paths.screen.read_text()
 
 
 def test_addresses_of_the_panel_are_those_that_a_browser_can_open() -> None:

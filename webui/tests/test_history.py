@@ -244,7 +244,7 @@ def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
         "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
         "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup", "StartValidation", "CancelValidation",
-        "AddPriorityDirectory", "RemovePriorityDirectory", "FactoryReset",
+        "AddPriorityDirectory", "RemovePriorityDirectory", "FactoryReset", "ApplyPreseed",
     }  # fmt: skip
 
 

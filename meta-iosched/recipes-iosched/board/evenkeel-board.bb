@@ -43,7 +43,9 @@ FILES:${PN} += "\
     ${sysconfdir}/systemd \
 "
 
-# preinit needs e2fsck, mount, umount and sha256sum; slot-good needs grub-editenv; factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
+# preinit needs e2fsck, mount, umount and sha256sum; slot-good needs grub-editenv; preseed needs mount and umount;
+# factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
+# preseed also needs evenkeel-agent; without it, nothing applies a preseed file.
 # The health checks need cksum and timeout, which poky's BusyBox does not have, and slot-good needs os-release.
 RDEPENDS:${PN} = "\
     bash \

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""preinit: the identity of a new board. The functions run in a folder in place of /etc; the boot tests run the whole."""
+"""preinit: the identity of a new board, and its preseed file. The functions run in a folder; the boot tests run the whole."""
 
 from __future__ import annotations
 
@@ -12,20 +12,26 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[3]
 PROGRAM = TOP / "recipes/image/data/rootfs/usr/lib/evenkeel/preinit"
+PRESEED_API = TOP / "recipes/agent/src/evenkeel_api/features/preseed.py"
 
 
 def run(function: str, folder: Path, path: str = "") -> subprocess.CompletedProcess[str]:
-    """Run FUNCTION of preinit, with /etc and /data below FOLDER. Programs in PATH come before those of the system."""
+    """Run FUNCTION of preinit, with /etc, /data, /run and /var below FOLDER.
+
+    Programs in PATH come before those of the system.
+    """
     text = PROGRAM.read_text()
     found = [
         re.search(rf"^{name}\(\) \{{\n.*?^\}}$", text, re.MULTILINE | re.DOTALL)
-        for name in ("make_writable", "make_identity")
+        for name in ("make_writable", "make_identity", "find_preseed")
     ]
-    functions = "\n".join(match[0] for match in found if match)
-    functions = re.sub(r"/(etc|data)\b", lambda match: f"{folder}{match[0]}", functions)
+    preseed = re.search(r"^PRESEED=.*$", text, re.MULTILINE)
+    functions = "\n".join(match[0] for match in (preseed, *found) if match)
+    functions = re.sub(r"(?<![\w\"}])/(etc|data|run|var)\b", lambda match: f"{folder}{match[0]}", functions)
+    fakes = "mount() { :; }; umount() { :; }; say() { :; }; find_partition() { echo /dev/$1; }"
     environment = {"PATH": f"{path}:{os.environ['PATH']}"}
     return subprocess.run(
-        ["sh", "-c", f"mount() {{ :; }}\n{functions}\n{function}"],
+        ["sh", "-c", f"{fakes}\n{functions}\n{function}"],
         env=environment,
         capture_output=True,
         text=True,
@@ -91,3 +97,63 @@ def test_a_board_with_a_machine_id_keeps_its_name(etc: Path, known: bool) -> Non
     assert (done.returncode, done.stderr) == (0, "")
     assert (name(etc) == "evenkeel\n") == known
     assert ((etc / "machine-id").read_text() == machine_id) == known
+
+
+@pytest.fixture
+def esp(tmp_path: Path) -> Path:
+    """The EFI system partition, where find_preseed() mounts it."""
+    (tmp_path / "run/evenkeel/esp").mkdir(parents=True)
+    return tmp_path / "run/evenkeel/esp"
+
+
+WANTED = "run/systemd/system/multi-user.target.wants/evenkeel-preseed.service"
+NEW = "var/lib/evenkeel-preseed/new"
+
+
+def test_the_file_of_a_new_board_is_passed_on(etc: Path, esp: Path) -> None:
+    folder = etc.parent
+    (esp / "evenkeel.toml").write_text("name = 'a'\n" + "#" * 20000)
+    limit = re.search(r"^MAX_BYTES = (\d+) \* 1024$", PRESEED_API.read_text(), re.MULTILINE)
+    assert limit
+    assert run("make_identity", folder).returncode == 0
+    assert (folder / NEW).exists()
+    for _ in range(2):  # also after a power cut
+        done = run("find_preseed", folder)
+        assert (done.returncode, done.stderr) == (0, "")
+        unit = folder / WANTED
+        assert str(unit.readlink()) == "/usr/lib/systemd/system/evenkeel-preseed.service"
+        copy = folder / "run/evenkeel/preseed.toml"
+        assert copy.read_text().startswith("name = 'a'\n")
+        assert (copy.stat().st_size, copy.stat().st_mode & 0o777) == (int(limit[1]) * 1024 + 1, 0o600)
+        assert (folder / "run/evenkeel/preseed-device").read_text() == "/dev/esp\n"
+        assert not (folder / "run/evenkeel/preseed-message").exists()
+        unit.unlink()
+
+
+def test_a_board_that_has_booted_without_a_file_is_not_new(etc: Path, esp: Path) -> None:
+    folder = etc.parent
+    assert run("make_identity", folder).returncode == 0
+    assert run("find_preseed", folder).returncode == 0
+    assert not (folder / NEW).exists()
+    (esp / "evenkeel.toml").write_text("name = 'a'\n")
+    assert run("find_preseed", folder).returncode == 0
+    assert not (folder / WANTED).is_symlink()
+    assert not (folder / "run/evenkeel/preseed.toml").exists()
+    assert (
+        "is ignored, because this board is not new" in (folder / "run/evenkeel/preseed-message").read_text()
+    )
+    assert (esp / "evenkeel.toml").exists()
+
+
+def test_a_partition_that_cannot_be_mounted_does_no_harm(etc: Path, esp: Path) -> None:
+    """The board stays new: nobody knows whether there is a file."""
+    folder = etc.parent
+    assert run("make_identity", folder).returncode == 0
+    for fake in ("mount() { return 1; }", "find_partition() { return 1; }"):
+        assert run(f"{fake}; find_preseed", folder).returncode == 0
+        assert (folder / NEW).exists()
+
+
+def test_a_board_without_its_data_partition_takes_no_file() -> None:
+    """It would lose the settings at the next boot."""
+    assert "\nif mount_data; then\n\tfind_preseed\nelse\n" in PROGRAM.read_text()

@@ -30,7 +30,7 @@ from ipaddress import ip_interface
 from pathlib import Path
 from typing import Any
 
-from evenkeel_common.files import host_name, remove, replace
+from evenkeel_common.files import host_name, read_small, remove, replace
 
 DAYS = 3650  # validity of the certificate
 # In the folder of the certificate: the old key and certificates, while ek-certificate replaces them.
@@ -54,6 +54,7 @@ class Paths:
     tls: Path = Path("/var/lib/evenkeel/tls")
     console: Path = Path("/dev/console")
     screen: Path = Path("/dev/tty1")
+    preseed: Path = Path("/run/evenkeel/preseed-message")  # missing without a preseed file
 
 
 def main() -> int:
@@ -117,7 +118,18 @@ def text(paths: Paths, password: str, urls: list[str]) -> str:
     lines = [f"panel: {'  '.join(urls)}"]
     lines += [f"panel first-boot password: {password}"] if password else []
     lines += [f"panel certificate SHA-256: {fingerprint(paths.tls / 'cert.pem')}"]
+    message = _preseed_message(paths.preseed)
+    lines += [f"preseed: {message}"] if message else []
     return "".join(f"evenkeel: {line}\n" for line in lines)
+
+
+def _preseed_message(path: Path) -> str:
+    try:
+        found = read_small(str(path), 4096).decode("utf-8", "replace").strip()
+    except OSError:
+        return ""
+    # It has parts of a file that somebody has written, and a terminal acts on control characters.
+    return "".join(letter if letter.isprintable() else "?" for letter in found)
 
 
 def announce(terminal: Path, content: str) -> None:

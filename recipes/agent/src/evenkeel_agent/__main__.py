@@ -22,6 +22,7 @@ from .cache import PagePool
 from .certificate import Certificates
 from .journal import JournalReader
 from .network import Network
+from .preseed import Preseeder
 from .recordings import Recordings
 from .restorer import Restorer
 from .service import Service
@@ -111,9 +112,11 @@ async def serve(settings: Settings) -> int:
             *system.problems,
             *restorer.problems,
             *certificates.problems,
+            *preseeder.problems,
         ],
     )
     restorer = Restorer(settings, agent, accounts, alerts, system, pool, network)
+    preseeder = Preseeder(accounts, system, network)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
         "status": agent.get_status,
@@ -129,6 +132,7 @@ async def serve(settings: Settings) -> int:
         Support(settings, queries),
         restorer,
         certificates,
+        preseeder,
         Validations(settings),
         pool,
     ]

@@ -616,6 +616,11 @@ class Accounts:
             if user.hash
         ]
 
+    async def preset(self, digest: str) -> None:
+        """Give the built-in user the password with the hash DIGEST, in place of the first-boot password. Raises AgentError."""
+        others = [user for user in self.saved() if user.name != BUILT_IN]
+        await self.restore([*others, backup.User(BUILT_IN, ADMIN, digest, False, "")])
+
     async def restore(self, users: Sequence[backup.User]) -> None:
         """Make USERS the users of the board. Sessions of users that change end; those and tokens of others that go, too.
 

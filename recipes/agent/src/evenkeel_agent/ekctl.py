@@ -2,8 +2,8 @@
 # ruff: noqa: PTH100
 """ekctl: the command line of the agent.
 
-Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. With --json, ekctl prints
-the D-Bus answer as JSON.
+Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. `preseed` exits with 3 if the
+file has an error, or cannot be read. With --json, ekctl prints the D-Bus answer as JSON.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from evenkeel_api import interface
 from evenkeel_api.features import validation
 from evenkeel_api.features.backup import MAX_BYTES
 from evenkeel_api.features.certificate import MAX_PEM
+from evenkeel_api.features.preseed import MAX_BYTES as MAX_PRESEED
 from evenkeel_api.roles import ROLES
 from evenkeel_common.files import read_small, why
 from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
@@ -33,8 +34,8 @@ from .bus import Bus, CallError
 TIMEOUT_S = 30.0
 # longer than the agent waits until the reset is ordered
 RESET_S = 45.0
-# The same for a bundle, which RAUC may read from a server, for a certificate, which is tried out, and for a restore, which
-# gives orders to several services.
+# The same for a bundle, which RAUC may read from a server, for a certificate, which is tried out, and for a restore and a
+# preseed file, which give orders to several services.
 INSPECT_S = 90.0
 # longer than the agent waits for ek-validation, which a validation slows down
 VALIDATE_S = 50.0
@@ -43,7 +44,12 @@ POLL_S = 1.0  # between two questions about the progress of an installation
 
 
 class Refused(Exception):
-    """Ends ekctl with status 1. The message is the line on stderr."""
+    """Ends ekctl with STATUS. The message is the line on stderr. KIND: of the agent's error; "" if it is not the agent's."""
+
+    def __init__(self, text: str, kind: str = "", status: int = 1) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.status = status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -186,6 +192,14 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="also change the network settings; undone after 60 s unless 'ekctl confirm-network' confirms them",
     )
+    preseed = commands.add_parser(
+        "preseed",
+        parents=[common],
+        help="apply a preseed file: name, network settings, password of admin",
+        description="Applies a preseed file, as the first boot does: the name of the board, the network settings of an"
+        " interface, and the password of the user admin. A file with an error changes nothing.",
+    )
+    preseed.add_argument("file", metavar="FILE", help="for example evenkeel.toml")
     _add_validate(commands, common)
     commands.add_parser(
         "cache",
@@ -339,7 +353,7 @@ async def _call(address: str | None, member: str, *body: Any, timeout_s: float =
 def _refusal(error: CallError) -> Refused:
     kind = error.name.rpartition(".")[2]
     if error.name.startswith(interface.NAME):
-        return Refused(error.text)
+        return Refused(error.text, kind)
     if kind in ("ServiceUnknown", "NameHasNoOwner", "NoReply") or "Spawn" in error.name:
         return Refused(f"the agent does not answer: {error}; see 'systemctl status evenkeeld'")
     return Refused(f"{error} ({error.name})")
@@ -368,6 +382,18 @@ async def _save(address: str | None, path: str, what: str, member: str, *body: A
     with _new_file(path) as file:
         size = await _receive(address, file, what, member, *body)
     return {"file": path, "bytes": size}
+
+
+async def _preseed(address: str | None, path: str) -> dict[str, Any]:
+    try:
+        text = _content(path, MAX_PRESEED)
+    except Refused as error:
+        raise Refused(str(error), status=3) from error
+    try:
+        await _call(address, "ApplyPreseed", text, timeout_s=INSPECT_S)
+    except Refused as error:
+        raise Refused(str(error), status=3 if error.kind == "InvalidArgument" else 1) from error
+    return {"file": path, "applied": True}
 
 
 async def _backup(address: str | None, path: str) -> dict[str, Any]:
@@ -467,6 +493,8 @@ async def run(options: argparse.Namespace) -> Any:
         if options.check:
             return await _call(address, "CheckBackup", text)
         return await _call(address, "RestoreBackup", text, options.network, timeout_s=INSPECT_S)
+    if options.command == "preseed":
+        return await _preseed(address, options.file)
     if options.command == "validate":
         return await _validate(address, options)
     if options.command == "install-certificate":
@@ -845,7 +873,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         answer = asyncio.run(run(options))
     except Refused as error:
         print(f"ekctl: {error}", file=sys.stderr)
-        return 1
+        return error.status
     except KeyboardInterrupt:
         print("ekctl: interrupted", file=sys.stderr)
         return 130

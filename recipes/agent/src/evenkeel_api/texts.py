@@ -230,6 +230,14 @@ TEXTS = {
     "restore-user-added": "the user {name} is added, with the role {role}",
     "restore-user-removed": "the user {name} is removed, with all sessions and tokens",
     "restore-user-changed": "the user {name} gets the password, the code and the role ({role}) of the backup",
+    "preseed-invalid": "evenkeel.toml has an error: {reason}; nothing of it was applied",
+    "preseed-name": "name must be 1 to 63 letters, digits or -, without - at either end, and not digits alone",
+    "preseed-hash": "password_hash must be an argon2id hash; make one as the guide to the installation shows",
+    "preseed-interface": "network needs an interface, because the board does not have exactly one;"
+    " choose one of these: {names}",
+    "preseed-refused": "the preseed file was not applied: {reason}; correct evenkeel.toml.failed on the EFI system partition,"
+    " rename it to evenkeel.toml, and restart the board",
+    "preseed-unfinished": "the preseed file was not applied completely: {reason}; restart the board, which tries again",
     "bundle-not-made": "the support bundle was not made: {reason}",
     "bundle-too-large": "the facts of the agent have more than {limit} bytes",
     "bad-moment": "{field} is not a time: {value}",

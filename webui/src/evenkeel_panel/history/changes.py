@@ -40,6 +40,7 @@ NAMES = {
     "FactoryReset": ("Factory reset", ""),
     "PowerOff": ("Switching off of the board", ""),
     "RestoreBackup": ("Restore of a backup", ""),
+    "ApplyPreseed": ("Preseed file", ""),
     "SetHostName": ("Name of the board", "hostname"),
     "SetTimeZone": ("Time zone", "zone"),
     "SetTimeServers": ("Time servers", "servers"),
