@@ -25,6 +25,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from ipaddress import ip_interface
 from pathlib import Path
@@ -91,7 +92,10 @@ def main() -> int:
 
 def asked() -> tuple[str, list[str]]:
     """What the agent knows: the first-boot password, "" once it has been changed; and the addresses of the panel."""
-    return str(_ask("first-password")["password"]), addresses(_ask("network"))
+    # both at once: the panel starts after this, and on an emulated CPU each command takes a second
+    with ThreadPoolExecutor() as pool:
+        first, network = pool.map(_ask, ("first-password", "network"))
+    return str(first["password"]), addresses(network)
 
 
 def _ask(command: str) -> dict[str, Any]:
