@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 import msgspec
 import pytest
 from evenkeel_api import errors
-from evenkeel_api.features.cache import Cache, DirectoryState, PoolState, PriorityDirectory
+from evenkeel_api.features.cache import Cache, DirectoryState, HeldDirectory, PoolState, PriorityDirectory
 from evenkeel_api.messages import Message
 from evenkeel_panel.cache import views
 from evenkeel_panel.testing import BASE, headings
@@ -106,6 +106,21 @@ def test_a_path_is_text(admin: Browser, agent: FakeAgent) -> None:
     assert agent.cache.directories[-1].path == "/<b>x</b>&"
     removed = admin.post("/cache/remove", "/cache", app="player", directory="/<b>x</b>&")
     assert removed.status_code == 200
+
+
+def test_a_directory_that_a_program_holds_is_shown_and_cannot_be_removed(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    held = [HeldDirectory("/data/<x>", "protected"), HeldDirectory("/y", "failed", "no memory")]
+    agent.cache = Cache("on", held=held)
+    page = admin.get("/cache").text
+    assert "No app has a priority directory." in page
+    found = re.findall(r'<p data-held="([^"]+)">(.*?)</p>', page, re.DOTALL)
+    assert [path for path, _ in found] == ["/data/&lt;x&gt;", "/y"]
+    assert "protected" in found[0][1]
+    assert "no memory." in found[1][1]
+    assert 'action="/cache/remove"' not in page
+    assert msgspec.convert(admin.get("/cache.json").json, Cache).held == held
 
 
 def test_a_pool_that_is_off_says_why_and_keeps_the_form(admin: Browser, agent: FakeAgent) -> None:

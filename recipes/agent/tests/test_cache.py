@@ -12,7 +12,7 @@ from agent_harness import ERROR, Harness, on_board
 from evenkeel_agent import registry
 from evenkeel_agent.cache import SERVICE, inspect
 from evenkeel_agent.systemd import UNKNOWN, Unit
-from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
+from evenkeel_api.features.cache import Cache, CacheMinute, HeldDirectory, PriorityDirectory
 from evenkeel_api.messages import Message
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +31,7 @@ CACHE = Cache(
     normal_lack=2.5,
     minutes=[CacheMinute(0, 20_000_000, 12_000_000, 98.0, -1.0)],
     directories=[PriorityDirectory("web", "/srv/www/top", "protected")],
+    held=[HeldDirectory("/data/x", "absent")],
 )
 PLAIN: dict[str, Any] = msgspec.to_builtins(CACHE)
 
@@ -97,6 +98,7 @@ async def test_ekctl(board: Harness) -> None:
             "size       12.0 MB",
             "hit ratio  98.8 % of priority files, no accesses of other files (last 15 s)",
             "cost       12.0 MB of memory; other files lack 2.5 points to 85 % (last 10 min)",
+            "held       /data/x (absent), until a program ends",
             "APP  PATH          STATE      REASON",
             "web  /srv/www/top  protected  -",
         ]

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from evenkeel_pagepool.device import PATH as DEVICE
 from evenkeel_pagepool.device import Device, Identity, Totals
 from evenkeel_pagepool.device import parse as parse_totals
 from evenkeel_pagepool.memory import PAGE, SLICE
-from evenkeel_pagepool.service import TICK_S, Sample, Service, identity_of, minutes, ratio, ratios
+from evenkeel_pagepool.service import HOLDS, TICK_S, Sample, Service, identity_of, minutes, ratio, ratios
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -145,6 +147,10 @@ class Board:
 
     def ask(self, order: str, **more: Any) -> Any:
         return json.loads(self.service.answer(json.dumps({"order": order, **more}).encode()))
+
+    def hold(self, holder: Any, directory: str) -> Any:
+        packet = json.dumps({"order": "hold", "directory": directory}).encode()
+        return json.loads(self.service.answer(packet, holder))
 
     def _open(self) -> Module:
         if self.error:
@@ -583,6 +589,244 @@ def test_the_directories_of_a_removed_app_are_forgotten(board: Board) -> None:
     assert json.loads(saved_file(board).read_bytes()).keys() == {"player"}
     # if an app of this name is added again, it has the directories of its file
     assert [one.path for one in board.service.state().directories if one.app == "web"] == ["/a"]
+
+
+# directories that a program holds
+
+
+def held(board: Board) -> dict[str, str]:
+    """The state of each held directory, by name."""
+    return {Path(one.path).name: one.state for one in board.service.state().held}
+
+
+def test_a_held_directory_is_protected_until_it_is_released(board: Board) -> None:
+    a, b = board.directory("a"), board.directory("b")
+    board.app("web", a)
+    board.start()
+    answer = board.hold("one", b)
+    assert answer["held"] == [{"path": b, "state": "protected", "reason": ""}]
+    assert [one["path"] for one in answer["directories"]] == [a], "it belongs to no app"
+    assert board.module.marks.keys() == {identity_of(a), identity_of(b)}
+    assert not saved_file(board).exists()
+    board.service.release("one")
+    board.tick()
+    assert held(board) == {}
+    assert board.module.marks.keys() == {identity_of(a)}
+
+
+def test_a_held_directory_alone_turns_the_pool_on_and_leaves_nothing(board: Board) -> None:
+    board.start()
+    board.hold("one", board.directory("a"))
+    assert board.service.state().state == "on"
+    board.module.count((2 * WINDOW, 2 * WINDOW))
+    board.tick()
+    assert board.lows[-1] > 0
+    board.service.release("one")
+    board.tick()
+    assert (board.service.state().state, board.lows[-1], board.module.marks) == ("idle", 0, {})
+
+
+def test_two_holders_of_one_directory_do_not_depend_on_each_other(board: Board) -> None:
+    path = board.directory("a")
+    board.start()
+    for holder in ("one", "two"):
+        board.hold(holder, path)
+    assert held(board) == {"a": "protected"}
+    assert len(board.module.marks) == 1
+    board.service.release("one")
+    board.tick()
+    assert (held(board), len(board.module.marks)) == ({"a": "protected"}, 1)
+    # neither does an app that names it
+    board.app("web", path)
+    board.service.release("two")
+    board.tick(7)
+    assert (held(board), board.states()) == ({}, {"a": "protected"})
+
+
+def test_a_held_directory_that_is_absent_or_refused_has_its_state(board: Board) -> None:
+    bad = board.directory("bad")
+    board.module.refuse[bad] = errno.EOPNOTSUPP
+    board.start()
+    board.hold("one", bad)
+    board.hold("two", f"{bad}/later")
+    assert held(board) == {"bad": "no-device", "later": "absent"}
+    board.directory("bad/later")
+    board.tick()
+    assert held(board)["later"] == "protected"
+
+
+def test_a_fault_of_the_module_ends_no_hold(board: Board) -> None:
+    board.start()
+    board.hold("one", board.directory("a"))
+    board.module.open = False
+    board.tick()
+    assert held(board) == {"a": "off"}
+    board.module.open = True
+    board.tick()
+    assert held(board) == {"a": "protected"}
+    assert len(board.module.marks) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "code"),
+    [
+        ("srv", "InvalidArgument", "directory-path"),
+        ("/srv/../etc", "InvalidArgument", "directory-path"),
+        ("/" + "x" * 5000, "InvalidArgument", "directory-too-long"),
+        ("/srv/many", "Conflict", "holds-full"),
+    ],
+)
+def test_a_bad_hold_changes_nothing(board: Board, path: str, kind: str, code: str) -> None:
+    board.start()
+    count = HOLDS if code == "holds-full" else HOLDS - 1
+    for number in range(count):
+        board.hold(number, f"/srv/{number}")
+    answer = board.hold("one more", path)
+    assert (answer["kind"], answer["error"]) == (kind, code)
+    assert not board.service.holds("one more")
+    assert len(held(board)) == count
+    board.service.release(0)
+    assert "error" not in board.hold("one more", "/srv/many"), "a place is free again"
+
+
+class Serving:
+    """The real loop on a socket, in a thread, with short ticks."""
+
+    def __init__(self, board: Board) -> None:
+        board.service = Service(Settings(root=str(board.root)), board._open, board._low)
+        self.path = str(board.root / "socket")
+        self._stopped, self._stopping = socket.socketpair()
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(self.path)
+        self._listener.listen()
+        self._thread = threading.Thread(
+            target=service.serve, args=(self._listener, board.service, self._stopped)
+        )
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.send(b"x")
+        self._thread.join(20)
+        for one in (self._stopped, self._stopping, self._listener):
+            one.close()
+        assert not self._thread.is_alive()
+
+    def connect(self) -> socket.socket:
+        agent = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        agent.settimeout(20)
+        agent.connect(self.path)
+        return agent
+
+    def ask(self, order: str, agent: socket.socket | None = None, **more: str) -> Any:
+        """The answer to a request on the connection AGENT, or on one of its own."""
+        own = agent or self.connect()
+        own.sendall(json.dumps({"order": order, **more}).encode())
+        content = b""
+        while not isinstance(part := parse(own.recv(PACKET_BYTES)), End):
+            content += part
+        if not agent:
+            own.close()
+        return json.loads(content)
+
+    def held(self) -> list[str]:
+        return [one["path"] for one in self.ask("state")["held"]]
+
+    def free(self, board: Board) -> None:
+        """Asserts that no directory is held or protected soon. A holder that ends wakes the loop at once."""
+        deadline = time.monotonic() + TICK_S * 0.8
+        while (self.held() or board.module.marks) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert (self.held(), board.module.marks) == ([], {})
+
+
+def test_a_connection_holds_its_directory_and_others_are_answered(board: Board) -> None:
+    a, b = board.directory("a"), board.directory("b")
+    with Serving(board) as serving, serving.connect() as first:
+        assert serving.ask("hold", first, directory=a)["held"][0]["state"] == "protected"
+        assert serving.held() == [a]
+        second = serving.connect()
+        serving.ask("hold", second, directory=b)
+        assert serving.held() == [a, b]
+        # a program that sends no more requests may say so; it holds the directory still
+        second.shutdown(socket.SHUT_WR)
+        assert serving.held() == [a, b]
+        first.close()
+        deadline = time.monotonic() + TICK_S * 0.8
+        while len(board.module.marks) > 1 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert serving.held() == [b]
+        assert board.module.marks.keys() == {identity_of(b)}
+        second.close()
+        serving.free(board)
+
+
+def test_what_a_holder_sends_afterwards_is_ignored(board: Board) -> None:
+    a, b = board.directory("a"), board.directory("b")
+    with Serving(board) as serving, serving.connect() as holder:
+        serving.ask("hold", holder, directory=a)
+        ticks: list[int] = []
+        tick = board.service.tick
+        board.service.tick = lambda: tick() or ticks.append(1)  # type: ignore[method-assign,func-returns-value]
+        holder.sendall(json.dumps({"order": "hold", "directory": b}).encode())
+        holder.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            for _ in range(10_000):
+                holder.send(b"garbage" * 100)
+        assert serving.held() == [a]
+        assert len(ticks) < 5, "the loop turns without a pause"
+        holder.close()
+        serving.free(board)
+
+
+def test_a_refused_hold_closes_its_connection(board: Board) -> None:
+    with Serving(board) as serving, serving.connect() as holder:
+        assert serving.ask("hold", holder, directory="srv")["error"] == "directory-path"
+        assert holder.recv(1) == b""
+
+
+def test_a_holder_that_leaves_before_its_answer_holds_nothing(board: Board) -> None:
+    with Serving(board) as serving:
+        for _ in range(2 * HOLDS):
+            with serving.connect() as holder:
+                holder.sendall(json.dumps({"order": "hold", "directory": board.directory("a")}).encode())
+            serving.free(board)
+            shutil.rmtree(board.root / "srv/a")
+
+
+def test_a_client_that_sends_nothing_delays_others_for_its_time_at_most(
+    board: Board, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "REQUEST_S", 0.2)
+    path = board.directory("a")
+    with Serving(board) as serving, serving.connect(), serving.connect() as holder:
+        assert serving.ask("hold", holder, directory=path)["held"][0]["state"] == "protected"
+
+
+HOLDER = """
+import json, socket, sys, time
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as agent:
+    agent.connect(sys.argv[1])
+    agent.sendall(json.dumps({"order": "hold", "directory": sys.argv[2]}).encode())
+    print(agent.recv(40000), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_killed_holder_holds_nothing(board: Board) -> None:
+    path = board.directory("a")
+    with Serving(board) as serving:
+        process = subprocess.Popen([sys.executable, "-c", HOLDER, serving.path, path], stdout=subprocess.PIPE)
+        try:
+            assert process.stdout is not None
+            assert b'"protected"' in process.stdout.readline()
+            assert serving.held() == [path]
+        finally:
+            process.kill()
+            process.communicate()
+        serving.free(board)
 
 
 def test_orders_are_served_between_the_ticks(board: Board) -> None:

@@ -812,6 +812,7 @@ def _cache_text(cache: dict[str, Any]) -> str:
             f"cost       {cache['cost_bytes'] / 1e6:.1f} MB of memory; other files lack"
             f" {max(cache['normal_lack'], 0):.1f} points to {cache['normal_target']:.0f} % (last 10 min)",
         ]
+    lines += [f"held       {held['path']} ({held['state']}), until a program ends" for held in cache["held"]]
     return "\n".join([*lines, _list_text(cache["directories"])])
 
 

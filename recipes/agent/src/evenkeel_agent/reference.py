@@ -220,6 +220,7 @@ def page() -> str:
         "## Page cache\n\nThe answer of `GetCache`, `AddPriorityDirectory` and `RemovePriorityDirectory`."
         f"\n\n{_fields(cache.Cache)}",
         f"### Priority directory\n\nAn entry of `directories`.\n\n{_fields(cache.PriorityDirectory)}",
+        f"### Held directory\n\nAn entry of `held`.\n\n{_fields(cache.HeldDirectory)}",
         f"### Minute of the cache\n\nAn entry of `minutes`.\n\n{_fields(cache.CacheMinute)}",
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),

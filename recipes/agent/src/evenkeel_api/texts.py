@@ -256,6 +256,7 @@ TEXTS = {
     "directory-not-listed": "{path} is no priority directory of {app}, so nothing was changed;"
     " look at the list of directories",
     "directories-full": "{app} has {limit} priority directories, which is the maximum; remove one first",
+    "holds-full": "programs hold {limit} directories already, which is the maximum; wait until one of them ends",
     "directories-not-saved": "the priority directories cannot be saved in {path}, so nothing was changed: {reason}",
     "directories-damaged": "the saved priority directories were damaged and are kept in {path}, so those of the apps' files"
     " are in use; choose the directories again",

@@ -39,6 +39,13 @@ def _checked(table: object) -> dict[str, list[str]]:
     return table
 
 
+def checked(path: str) -> str:
+    """PATH, if it can be a priority directory. Raises AgentError."""
+    if bad := directory_problem(path):
+        raise errors.InvalidArgument(bad.code, **bad.parameters)
+    return path
+
+
 class Directories:
     """The saved directories in the file PATH. The constructor reads the file; it never fails."""
 
@@ -68,10 +75,8 @@ class Directories:
 
     def add(self, app: App, path: str) -> None:
         """Save PATH as a directory of APP. On an AgentError nothing has changed."""
-        if bad := directory_problem(path):
-            raise errors.InvalidArgument(bad.code, **bad.parameters)
         present = self.of(app)
-        if path in present:
+        if checked(path) in present:
             raise errors.Conflict("directory-listed", path=path, app=app.name)
         if len(present) >= DIRECTORY_LIMIT:
             raise errors.Conflict("directories-full", app=app.name, limit=DIRECTORY_LIMIT)

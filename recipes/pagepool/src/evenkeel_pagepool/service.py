@@ -5,7 +5,7 @@
 It is the only process that opens the device of the kernel module. It reads the apps' files and its own file. Each TICK_S
 it gives the directories to the module, reads the counters, and runs the controller after each window. evenkeel-pool.socket
 passes the orders of the agent: one request in each connection, as JSON; the answer is JSON in the packets of
-evenkeel_common.packets.
+evenkeel_common.packets. The order `hold` keeps its connection open. Its directory is a priority directory until this is closed.
 
 Guarantees:
 
@@ -14,6 +14,8 @@ Guarantees:
 - A fault (no module, no cgroup, a directory that does not exist) changes nothing but the state that is reported. Each tick
   tries again.
 - The file of the directories is on the medium before an order is answered.
+- A directory that is held is not saved. The kernel closes a connection when its program ends, also by a kill. So no
+  directory outlives its holder. What a holder sends after its order is never read.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ import stat
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,7 @@ import msgspec
 from evenkeel_agent import registry
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
-from evenkeel_api.features.cache import Cache, CacheMinute, DirectoryState, PriorityDirectory
+from evenkeel_api.features.cache import Cache, CacheMinute, DirectoryState, HeldDirectory, PriorityDirectory
 from evenkeel_api.messages import Message
 from evenkeel_common.files import read_line, why
 from evenkeel_common.notify import Watchdog, notify
@@ -46,7 +48,7 @@ from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 from . import memory
 from .controller import PERCENT, Window, decide
 from .device import PATH, Device, Identity, Pool, Totals
-from .directories import Directories
+from .directories import Directories, checked
 from .memory import PAGE, SLICE
 
 if TYPE_CHECKING:
@@ -59,6 +61,7 @@ MINUTE_S = 60.0
 MINUTES = 10
 REQUEST_S = 5.0  # time that the agent may take to send its request
 PACKET = 160 * 1024  # bytes of a request: `restore` has the directories of all apps
+HOLDS = 4  # the maximum number of connections that hold a directory: each takes memory from other files
 NEVER = -1.0
 STATES: dict[int, DirectoryState] = {
     errno.EEXIST: "shared",
@@ -164,6 +167,7 @@ class Service:
         self._problem: Message | None = None  # why the pool is off
         self._low_problem: Message | None = None
         self._applied: dict[str, Applied] = {}
+        self._held: dict[Hashable, str] = {}  # connection → the directory that it holds
         self._target = 0  # S_target in pages
         self._low: int | None = None  # memory.low in bytes; None: not known
         self._base: Totals | None = None  # the counters at the last decision
@@ -231,7 +235,8 @@ class Service:
 
     def _work(self, device: Pool) -> None:
         """Bring the module in line with the directories, then run the controller. Raises OSError or ValueError."""
-        paths = list(dict.fromkeys(path for _, path in self._directories.all(self._apps)))
+        of_apps = (path for _, path in self._directories.all(self._apps))
+        paths = list(dict.fromkeys((*of_apps, *self._held.values())))
         if not paths:
             self._problem = None
         elif not self._charge(device):
@@ -316,13 +321,18 @@ class Service:
 
     # the orders
 
-    def answer(self, packet: bytes) -> bytes:
-        """The answer to the request PACKET. It never fails, except with the PermissionError of tick()."""
+    def answer(self, packet: bytes, connection: Hashable = None) -> bytes:
+        """The answer to the request PACKET. It never fails, except with the PermissionError of tick().
+
+        CONNECTION: what holds the directory of the order `hold`, until release().
+        """
         try:
             request = json.loads(packet)
             order = request["order"]
             if order in ("add", "remove"):
                 self._change(order, str(request["name"]), str(request["directory"]))
+            elif order == "hold":
+                self._hold(connection, str(request["directory"]))
             elif order in ("saved", "restore", "forget"):
                 return self._settings_order(order, request)
             elif order != "state":
@@ -342,6 +352,22 @@ class Service:
         getattr(self._directories, order)(self._apps[name], path)
         self.tick()
 
+    def _hold(self, connection: Hashable, path: str) -> None:
+        """Make PATH a priority directory until release(). Raises AgentError."""
+        checked(path)
+        if len(self._held) >= HOLDS:
+            raise errors.Conflict("holds-full", limit=HOLDS)
+        self._held[connection] = path
+        self.tick()
+
+    def holds(self, connection: Hashable) -> bool:
+        """Whether CONNECTION holds a directory."""
+        return connection in self._held
+
+    def release(self, connection: Hashable) -> None:
+        """CONNECTION holds no directory any more. Its directory loses its protection at the next tick."""
+        self._held.pop(connection, None)
+
     def _settings_order(self, order: str, request: Mapping[str, Any]) -> bytes:
         """Do an order about all saved directories. Returns the saved ones. Raises AgentError, ValueError or LookupError."""
         if order == "restore":
@@ -357,7 +383,8 @@ class Service:
         """What the agent reports."""
         off = self._device is None or self._problem is not None
         entries = [self._entry(app, path, off) for app, path in self._directories.all(self._apps)]
-        protected = any(entry.state == "protected" for entry in entries)
+        held = [self._held_entry(path, off) for path in dict.fromkeys(self._held.values())]
+        protected = any(one.state == "protected" for one in self._applied.values())
         control = self._control
         size = self._size()
         found = Cache(
@@ -369,6 +396,7 @@ class Service:
             normal_target=float(control.normal_percent),
             cost_bytes=min(size, self._low or 0),
             directories=entries,
+            held=held,
             problem=[
                 problem.note()
                 for problem in (self._problem, self._low_problem, self._directories.problem)
@@ -398,23 +426,32 @@ class Service:
         shared = done.state == "protected" and first != app
         return PriorityDirectory(app, path, "shared" if shared else done.state, done.reason)
 
+    def _held_entry(self, path: str, off: bool) -> HeldDirectory:
+        done = self._applied.get(path)
+        if off or done is None:
+            return HeldDirectory(path, "off")
+        return HeldDirectory(path, done.state, done.reason)
+
 
 def _error(code: str, kind: str, parameters: Mapping[str, Any]) -> bytes:
     return json.dumps({"error": code, "parameters": parameters, "kind": kind}).encode()
 
 
 def respond(connection: socket.socket, service: Service) -> None:
-    """Answer the request on CONNECTION."""
-    with connection, contextlib.suppress(OSError):  # the agent may close the connection
+    """Answer the request on CONNECTION. Close it, unless it holds a directory."""
+    with contextlib.suppress(OSError):  # the agent may close the connection
         connection.settimeout(REQUEST_S)
-        content = service.answer(connection.recv(PACKET))
+        content = service.answer(connection.recv(PACKET), connection)
         for at in range(0, len(content), CONTENT_BYTES):
             connection.sendall(data(content[at : at + CONTENT_BYTES]))
         connection.sendall(end(End(0)))
+    if not service.holds(connection):
+        connection.close()
 
 
 def serve(listener: socket.socket, service: Service, stop: socket.socket) -> None:
     """Work and answer until STOP is readable."""
+    holders: dict[int, socket.socket] = {}  # by number of the descriptor
     watchdog = Watchdog()
     due_s = service.now_s()
     waiting = select.poll()
@@ -427,10 +464,22 @@ def serve(listener: socket.socket, service: Service, stop: socket.socket) -> Non
             watchdog.progress(service.now_s())
         ready = {number for number, _ in waiting.poll(1000 * max(0.0, due_s - service.now_s()))}
         if stop.fileno() in ready:
+            for connection in holders.values():
+                connection.close()
             return
+        for number in ready & holders.keys():
+            waiting.unregister(number)
+            connection = holders.pop(number)
+            service.release(connection)
+            connection.close()
+            due_s = service.now_s()
         if listener.fileno() in ready:
             connection, _ = listener.accept()
             respond(connection, service)
+            if service.holds(connection):
+                # poll() reports the end of a connection without a mask, but not what arrives.
+                waiting.register(connection, 0)
+                holders[connection.fileno()] = connection
 
 
 def main() -> int:

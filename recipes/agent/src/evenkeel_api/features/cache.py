@@ -48,6 +48,14 @@ class PriorityDirectory(Struct, frozen=True):
     reason: Annotated[str, Meta(description="why it failed; else empty")] = ""
 
 
+class HeldDirectory(Struct, frozen=True):
+    """A directory that a program holds, such as a validation. It is a priority directory until the program ends."""
+
+    path: Annotated[str, Meta(description="path of the directory")]
+    state: Annotated[DirectoryState, Meta(description="as of a [priority directory](#priority-directory)")]
+    reason: Annotated[str, Meta(description="why it failed; else empty")] = ""
+
+
 class CacheMinute(Struct, frozen=True):
     """The page cache in one minute."""
 
@@ -107,6 +115,10 @@ class Cache(Struct, frozen=True):
     directories: Annotated[
         list[PriorityDirectory],
         Meta(description="the [priority directories](#priority-directory), sorted by app"),
+    ] = msgspec.field(default_factory=list)
+    held: Annotated[
+        list[HeldDirectory],
+        Meta(description="the [directories that programs hold](#held-directory); they belong to no app"),
     ] = msgspec.field(default_factory=list)
     problem: Annotated[
         list[Note], Meta(description="what does not work, and why, as [messages](#message)")
