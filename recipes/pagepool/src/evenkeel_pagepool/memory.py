@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 
+from evenkeel_common import meminfo
 from evenkeel_common.files import read_line
 
 from .controller import Settings, mixed
@@ -42,12 +43,6 @@ def set_low(size: int) -> None:
         raise OSError(done.stderr.strip()[-300:] or f"systemctl ended with status {done.returncode}")
 
 
-def meminfo(text: str) -> dict[str, int]:
-    """The sizes in TEXT, the content of /proc/meminfo, in bytes by name. Lines of another form are ignored."""
-    rows = (line.replace(":", " ").split() for line in text.splitlines())
-    return {row[0]: int(row[1]) * 1024 for row in rows if len(row) == 3 and row[1].isdigit()}
-
-
 def reserve(text: str) -> int:
     """The memory that the kernel keeps free, in bytes: the high watermarks in TEXT, the content of /proc/zoneinfo."""
     rows = (line.split() for line in text.splitlines())
@@ -59,11 +54,9 @@ def settings(sizes: dict[str, int], readahead: int, kept_free: int = 0) -> Setti
 
     READAHEAD: the largest one, in bytes. KEPT_FREE: the memory that the kernel keeps free, in bytes.
 
-    A cache cannot be larger than the memory that has files now, or that is free and may be used. So S_target shrinks when
-    apps need memory.
+    The cache cannot be larger than meminfo.cache(). So S_target shrinks when apps need memory.
     """
-    free = max(0, sizes.get("MemFree", 0) - kept_free)
-    cache = free + sizes.get("Active(file)", 0) + sizes.get("Inactive(file)", 0)
+    cache = meminfo.cache(sizes, kept_free)
     blocks = max(min(sizes.get("MemTotal", 0) // LARGEST_PART, cache) // PAGE, LEAST_BLOCKS)
     return mixed(blocks, min(-(-readahead // PAGE), blocks // READAHEAD_PART))
 

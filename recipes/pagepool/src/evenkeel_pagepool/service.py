@@ -41,6 +41,7 @@ from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.cache import Cache, CacheMinute, DirectoryState, HeldDirectory, PriorityDirectory
 from evenkeel_api.messages import Message
+from evenkeel_common import meminfo
 from evenkeel_common.files import read_line, why
 from evenkeel_common.notify import Watchdog, notify
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
@@ -305,7 +306,7 @@ class Service:
             self._low_problem = Message("pool-not-limited", reason=why(error))
 
     def _sizes(self) -> dict[str, int]:
-        return memory.meminfo(self._read("/proc/meminfo"))
+        return meminfo.parse(self._read("/proc/meminfo"))
 
     def _read(self, path: str) -> str:
         """The content of the file PATH; "" if it cannot be read."""

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from evenkeel_agent import registry
 from evenkeel_agent.settings import Settings
+from evenkeel_common import meminfo
 from evenkeel_pagepool import memory, service
 from evenkeel_pagepool.device import Device
 
@@ -30,7 +31,7 @@ def basic() -> int:
     for app in registry.load(settings.apps_dir, settings.added_apps_dir).apps.values():
         for directory in app.directories:
             device.add(directory)
-    memory.set_low(memory.meminfo(Path("/proc/meminfo").read_text())["MemTotal"])
+    memory.set_low(meminfo.parse(Path("/proc/meminfo").read_text())["MemTotal"])
     READY.touch()
     signal.sigwait([signal.SIGTERM])
     return 0
