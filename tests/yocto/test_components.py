@@ -246,6 +246,7 @@ PARTS = {
     "fractions": "numbers",
     "json": "json",
     "logging": "logging",
+    "mmap": "mmap",
     "random": "math",
     "secrets": "netclient",
     "smtplib": "netclient",

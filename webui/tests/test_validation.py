@@ -6,9 +6,17 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
+import msgspec
 import pytest
 from evenkeel_api import errors
-from evenkeel_api.features.validation import Profile, ReportState, Topic, Validation, Verdict
+from evenkeel_api.features.validation import (
+    Profile,
+    ReportState,
+    Topic,
+    Validation,
+    ValidationPlan,
+    Verdict,
+)
 from evenkeel_common.packets import End
 from evenkeel_panel.fake_agent import refused
 from evenkeel_panel.testing import BASE, headings
@@ -48,6 +56,14 @@ def test_the_page_lists_the_reports_with_their_verdicts(admin: Browser) -> None:
     found = admin.get("/validation.json").json
     assert found
     assert (found["validation"]["state"], [row["id"] for row in found["reports"]]) == ("idle", [BAD, GOOD])
+
+
+def test_the_plan_says_that_files_leave_the_page_cache(admin: Browser, agent: FakeAgent) -> None:
+    assert isinstance(agent.plan, ValidationPlan)
+    for evicts in (False, True):
+        agent.plan = msgspec.structs.replace(agent.plan, evicts=evicts)
+        page = admin.get("/validation/plan?profile=full&topic=pool").text
+        assert ("It reads a file that is larger than the page cache." in page) is evicts
 
 
 def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) -> None:

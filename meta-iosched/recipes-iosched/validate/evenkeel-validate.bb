@@ -31,12 +31,15 @@ RDEPENDS:${PN} = "\
     smartmontools \
     python3-asyncio \
     python3-core \
+    python3-ctypes \
     python3-datetime \
     python3-fcntl \
     python3-html \
     python3-io \
     python3-json \
     python3-math \
+    python3-mmap \
+    python3-msgspec \
     util-linux-fallocate \
     util-linux-fstrim \
 "

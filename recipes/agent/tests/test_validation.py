@@ -31,6 +31,7 @@ PLAN = {
     "groups": True,
     "discards": True,
     "left_out": [{"case": "stall.x", "reason": "no player"}],
+    "evicts": True,
 }
 RUNNING = {
     "state": "running",
@@ -232,6 +233,7 @@ async def test_ekctl(board: Harness) -> None:
             "meanwhile   apps keep their share; updates, backups and apps without a weight are slower",
             "            free space is discarded; no file loses data, but apps may stall on an eMMC",
             "            while another scheduler is active, weights of apps are not enforced",
+            "afterwards  programs must read their files from the flash again",
             "left out    stall.x: no player",
         ]
         assert fake.orders[-1] == {"order": "plan", "profile": "full", "topic": "", "compare": True}

@@ -95,6 +95,16 @@ def test_a_run_survives_the_helper_and_restores_after_a_kill() -> None:
         assert "RuntimeDirectoryPreserve=yes\n" in text
 
 
+def test_a_run_may_hold_a_priority_directory_and_count_its_pages() -> None:
+    run = (DATA / RUN_UNIT).read_text()
+    assert str(Places().pool) == Settings().pool_socket
+    # the socket belongs to the agent, and root needs this capability to connect
+    assert re.search(r"^CapabilityBoundingSet=.*\bCAP_DAC_OVERRIDE\b", run, re.MULTILINE)
+    assert "RestrictAddressFamilies=AF_UNIX\n" in run
+    # @system-service does not have it
+    assert "SystemCallFilter=mincore\n" in run
+
+
 @pytest.mark.parametrize("name", EXPOSURE)
 def test_systemd_accepts_the_unit(tmp_path: Path, name: str) -> None:
     if not shutil.which("systemd-analyze"):

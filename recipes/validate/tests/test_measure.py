@@ -1,19 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of each kind of case, from windows with known counts."""
 
+import contextlib
+import errno
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from evenkeel_api.features.cache import Cache
 from evenkeel_report.row import Figure
-from evenkeel_validate import cases, discards, fio, measure
+from evenkeel_validate import cases, discards, fio, measure, priority
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.loads import Load, Window
 from evenkeel_validate.measure import Context, Outcome
+from fake_pool import Pool
+from msgspec.structs import replace as replace_struct
 
 SIDE = {"io_bytes": 0, "total_ios": 0, "runtime": 0, "lat_ns": {}}
 DONE = {"io_bytes": 4096, "total_ios": 100, "runtime": 1000, "lat_ns": {"bins": {"1000": 99, "5000000": 1}}}
@@ -220,3 +226,172 @@ def test_a_limit(tmp_path: Path) -> None:
         1.0,
         5000.0,
     )
+
+
+# the page cache
+
+
+@dataclass
+class Streams(Fixed):
+    """A runner of the case of the cache: its stream reads the test file in TOOK_S, and each planned read takes READ_NS."""
+
+    took_s: float = 4.0
+    read_ns: int = 20_000
+    windows: list[float] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+
+    def run(
+        self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
+    ) -> Window:
+        self.started.append(list(loads))
+        self.windows.append(seconds)
+        once = "time_based" not in (self.scratch / "stream.fio").read_text()
+        self.texts.append((self.scratch / "reader.fio").read_text())
+        for number in range(1, fio.READERS + 1):
+            log = "".join(f"{n}, {self.read_ns}, 0, 65536\n" for n in range(20))
+            (self.scratch / f"reader_lat.{number}.log").write_text(log)
+        early = once and self.took_s < seconds
+        return Window(self.took_s if early else seconds, {}, {}, 0, early)
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+
+
+@dataclass
+class Cached(priority.Files):
+    """Priority files of which SHARES are in the cache, at one count after the other."""
+
+    shares: list[float]
+    calls: list[str] = field(default_factory=list)
+
+    def load(self) -> None:
+        self.calls.append("load")
+
+    def drop(self) -> None:
+        self.calls.append("drop")
+
+    def cached(self) -> float:
+        self.calls.append("count")
+        return self.shares.pop(0)
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> Cached:
+    found = Cached([0.123456, 0.99996])
+
+    @contextlib.contextmanager
+    def made(folder: Path) -> Iterator[Cached]:
+        yield found
+
+    monkeypatch.setattr(priority, "made", made)
+    return found
+
+
+def cache_context(runner: Streams, tmp_path: Path) -> Context:
+    return replace(context(runner, []), folder=tmp_path, pool=tmp_path / "pool")
+
+
+def test_files_of_a_priority_directory(tmp_path: Path, files: Cached) -> None:
+    runner = Streams(tmp_path, {})
+    with Pool(tmp_path / "pool") as pool:
+        found = measure.measure(case("pool.directory"), cache_context(runner, tmp_path), cases.PRIORITY_BYTES)
+        deadline = time.monotonic() + 5
+        while len(pool.events) < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert pool.events == ["held priority", "released priority"]
+    shown = figures(found)
+    assert (shown["kept"].value, shown["kept"].target, shown["kept"].must) == (100.0, 99.0, True)
+    assert (shown["kept-without"].value, shown["kept-without"].target) == (12.35, None)
+    assert [shown[name].value for name in ("p50", "p99", "p50-without", "p99-without")] == [20.0] * 4
+    assert shown["target"].value == pytest.approx(67.1)
+    assert found.written == cases.PRIORITY_BYTES
+    assert found.curve
+    # First the memory is filled and the files are measured without the pool. With it, the files enter the cache again.
+    assert files.calls == ["load", "count", "drop", "load", "load", "count"]
+    assert runner.windows == [90, 20, 90, 20]
+    reader, stream = runner.started[0]
+    assert (reader.name, stream.name, reader.weight) == ("reader", "stream", 100)
+    assert all("invalidate=0" in text and "/priority/0:" in text for text in runner.texts)
+
+
+def test_a_window_is_as_long_as_a_pass_over_the_file(tmp_path: Path, files: Cached) -> None:
+    runner = Streams(tmp_path, {}, took_s=35)
+    with Pool(tmp_path / "pool"):
+        measure.measure(case("pool.directory"), cache_context(runner, tmp_path), cases.PRIORITY_BYTES)
+    assert runner.windows == [90, 35, 90, 35]
+
+
+def test_the_pool_grows_before_the_files_are_measured(tmp_path: Path, files: Cached) -> None:
+    runner = Streams(tmp_path, {})
+    small = Cache("on", size_bytes=MB, cost_bytes=MB)
+    with Pool(tmp_path / "pool", small, growth=4 * MB):
+        found = measure.measure(case("pool.directory"), cache_context(runner, tmp_path), cases.PRIORITY_BYTES)
+    assert figures(found)["kept"].must
+    # The pool grows only with misses, so the files are read again before the second pass.
+    assert files.calls == ["load", "count", "drop", "load", "load", "load", "count"]
+    # the hold, six questions after the first pass, and then the first one after the second pass
+    assert (runner.windows, len(runner.pauses)) == ([90, 20, 90, 90, 20], 6)
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        Cache("on", target_bytes=20 * MB, size_bytes=20 * MB, cost_bytes=20 * MB),
+        Cache("on", target_bytes=64 * MB, size_bytes=80 * MB, cost_bytes=64 * MB),
+    ],
+)
+def test_a_pool_that_is_too_small_promises_nothing(tmp_path: Path, files: Cached, state: Cache) -> None:
+    runner = Streams(tmp_path, {})
+    with Pool(tmp_path / "pool", state):
+        found = measure.measure(case("pool.directory"), cache_context(runner, tmp_path), cases.PRIORITY_BYTES)
+    kept = figures(found)["kept"]
+    assert (kept.value, kept.target, kept.must) == (100.0, None, False)
+    assert runner.windows == [90, 20, *[90] * cases.GROWTH_PASSES, 20]
+
+
+def test_a_pool_that_shrinks_meanwhile_promises_nothing(tmp_path: Path, files: Cached) -> None:
+    with Pool(tmp_path / "pool") as pool:
+
+        def count() -> float:
+            if "drop" in files.calls:  # the files are held
+                pool.state = replace_struct(pool.state, target_bytes=MB)
+            return Cached.cached(files)
+
+        files.cached = count  # type: ignore[method-assign]
+        found = measure.measure(
+            case("pool.directory"), cache_context(Streams(tmp_path, {}), tmp_path), cases.PRIORITY_BYTES
+        )
+    assert (figures(found)["kept"].value, figures(found)["kept"].must) == (100.0, False)
+
+
+def test_a_device_that_is_too_slow_for_the_file(tmp_path: Path, files: Cached) -> None:
+    runner = Streams(tmp_path, {}, took_s=100)
+    with Pool(tmp_path / "pool") as pool:
+        with pytest.raises(ValidateError, match=r"read only 0 of 1074 MB of the test file in 90 s"):
+            measure.measure(case("pool.directory"), cache_context(runner, tmp_path), cases.PRIORITY_BYTES)
+        assert pool.events == []
+
+
+def test_a_pool_that_was_restarted_meanwhile_is_no_result(tmp_path: Path, files: Cached) -> None:
+    with Pool(tmp_path / "pool", lost=True), pytest.raises(ValidateError, match="was restarted meanwhile"):
+        measure.measure(
+            case("pool.directory"), cache_context(Streams(tmp_path, {}), tmp_path), cases.PRIORITY_BYTES
+        )
+
+
+def test_files_are_not_made_with_half_of_their_bytes(tmp_path: Path, files: Cached) -> None:
+    with pytest.raises(ValidateError, match="it writes 34 MB, and the budget has 20 MB left"):
+        measure.measure(case("pool.directory"), cache_context(Streams(tmp_path, {}), tmp_path), 20 * 10**6)
+    assert files.calls == []
+
+
+def test_a_full_file_system_leaves_out_the_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(folder: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder / "0"))
+
+    monkeypatch.setattr(priority, "made", full)
+    with pytest.raises(ValidateError, match=r"pool.directory: .*/priority/0: No space left on device"):
+        measure.measure(
+            case("pool.directory"), cache_context(Streams(tmp_path, {}), tmp_path), cases.PRIORITY_BYTES
+        )

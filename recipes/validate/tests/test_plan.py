@@ -57,7 +57,14 @@ def test_full_has_all_cases_of_the_papers_on_a_slow_device() -> None:
     assert {f"fair.{d}.{mb}m" for d, sizes in RATIOS.items() for mb in sizes} <= names
     assert {f"fair.shares.{case}" for case in SPLIT} <= names
     assert {f"stall.{how}.{d}.{mb}m" for how, d, mb in STALLS} <= names
-    assert {"rec.quiet", "rec.truncate", "rec.allocate", "channel.probe", "device.sustained"} <= names
+    assert {
+        "rec.quiet",
+        "rec.truncate",
+        "rec.allocate",
+        "channel.probe",
+        "device.sustained",
+        "pool.directory",
+    } <= names
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -72,7 +79,7 @@ def test_names_are_ids_and_each_load_fits_into_its_part_of_the_file(name: str) -
             area = fio.areas(Path("x"), profile.file, len(case.jobs))[0]
             fio.job_file(job, area, seconds=1, limit=0, seed=1)
         # each case that writes says how much, and no other one does
-        writes = any(j.writes for j in case.jobs) or case.kind == "record"
+        writes = any(j.writes for j in case.jobs) or case.kind in ("record", "cache")
         assert bool(case.written) == writes, case.name
 
 
@@ -120,7 +127,8 @@ def test_an_io_that_does_not_fit_into_a_small_test_file_is_left_out() -> None:
 def test_the_space_has_all_files_that_exist_at_once() -> None:
     trims = discards.BYTES
     assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE + trims
-    assert plan.space(PROFILES["full"]) == PROFILES["full"].file + plan.MOVIE + 300 * 10**6 + trims
+    others = plan.MOVIE + 300 * 10**6 + trims + cases.PRIORITY_BYTES
+    assert plan.space(PROFILES["full"]) == PROFILES["full"].file + others
     reads = replace(PROFILES["quick"], cases=lambda: [cases.quick()[0]])
     assert plan.space(reads) == reads.file + plan.MOVIE
 
@@ -159,6 +167,19 @@ def test_the_announcement_says_that_free_space_is_discarded() -> None:
     for have, said in ((ALL, True), (ALL - {"discard"}, False)):
         text = " ".join(plan.announcement(made("quick", have=have), where="x", capacity=0))
         assert (line in text) is said
+
+
+def test_the_announcement_says_that_files_leave_the_page_cache() -> None:
+    line = "A file that is larger than the page cache is read through it."
+    for have, said in ((ALL, True), (ALL - {"ek-pool"}, False)):
+        text = " ".join(plan.announcement(made("full", have=have), where="x", capacity=0))
+        assert (line in text) is said
+
+
+def test_the_case_of_the_cache_writes_its_files_and_takes_all_its_passes() -> None:
+    case = next(c for c in cases.full() if c.kind == "cache")
+    assert case.written == cases.PRIORITY_BYTES
+    assert plan.estimate(case, "nvme") == case.longest == cases.CACHE_PARTS * (case.seconds + 1)
 
 
 def test_what_is_missing_is_said_for_each_case() -> None:

@@ -117,6 +117,31 @@ def test_a_board_without_evenkeel_is_told_so() -> None:
     assert found.verdict.startswith("The scheduler of this device is none, which promises nothing.")
 
 
+def test_the_page_pool_promises_its_part_with_any_scheduler() -> None:
+    kept = row("pool.directory.kept", 100.0, 99.0)
+    found = judged(kept, subject="none")["Files"]
+    assert (found.held, found.verdict) == (True, "Held: 1 of 1 figures are within their bounds.")
+    broken = judged(row("pool.directory.kept", 42.0, 99.0))["Files"]
+    assert (broken.held, broken.evidence) == (False, "pool.directory.kept is 42, bound ≥ 99")
+    # a pool that is smaller than the files promises nothing, and the verdict says so
+    small = judged(row("pool.directory.kept", 42.0))["Files"]
+    assert (small.held, small.verdict) == (
+        None,
+        "Not judged, because the page pool was smaller than its files.",
+    )
+
+
+def test_the_summary_compares_the_cache_with_and_without_the_pool() -> None:
+    found = empty()
+    found.rows = [row("pool.directory.kept", 100.0), row("pool.directory.kept-without", 12.3)]
+    assert summary.sentences(found) == [
+        "While a file larger than the page cache was read, 100 % of the files of a priority directory stayed in the cache."
+        " Without the page pool, 12.3 % stayed."
+    ]
+    found.rows = found.rows[:1]
+    assert summary.sentences(found) == ["Nothing was measured."]
+
+
 def test_what_was_not_measured_is_not_judged() -> None:
     assert all(p.held is None for p in promises.judge([], "evenkeel"))
 
@@ -128,6 +153,7 @@ def test_each_promise_has_cases_that_judge_it() -> None:
         "promise.three.least",
         "stall.direct.read.100m.count",
         "latency.beside.reads.p99",
+        "pool.directory.kept",
     )
     found = promises.judge([row(i, 5.0, 1.0, "lower") for i in ids], "evenkeel")
     assert [p.held for p in found] == [False] * len(promises.PROMISES)

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evenkeel_validate.report import Report
 from evenkeel_validate.runs import Places
 from evenkeel_validate.service import ORDER, RUN_UNIT, Service
 from evenkeel_validate.target import Target
+from fake_pool import Pool
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -88,6 +90,14 @@ def test_a_plan_says_what_a_validation_would_do(helper: Service, systemd: System
     assert 0 < topic["cases"] < found["cases"]
     compared = ask(helper, "plan", profile="full", topic="fair", compare=True)
     assert compared["schedulers"][:2] == ["evenkeel", "bfq"]
+
+
+def test_a_plan_says_that_files_leave_the_page_cache(helper: Service, tmp_path: Path) -> None:
+    assert ask(helper, "plan", **PLAN)["evicts"] is False
+    helper.places = replace(helper.places, pool=tmp_path / "pool")
+    with Pool(tmp_path / "pool"):
+        found = ask(helper, "plan", profile="full", topic="pool", compare=False)
+    assert (found["evicts"], found["cases"]) == (True, 1)
 
 
 def test_each_topic_names_cases_and_each_case_has_a_topic() -> None:

@@ -14,6 +14,8 @@ from typing import Any
 
 import fake_board as board
 import pytest
+from evenkeel_api.features.cache import Cache
+from evenkeel_api.messages import Message
 from evenkeel_validate import cases, lock, measure, plan, report, runs, session, undo
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
@@ -21,6 +23,7 @@ from evenkeel_validate.plan import Profile
 from evenkeel_validate.runs import Places
 from evenkeel_validate.session import Request, Session
 from evenkeel_validate.target import Target
+from fake_pool import Pool
 from sample import sample
 
 
@@ -50,7 +53,7 @@ def places(root: Path) -> Places:
     proc = root / "proc/sys/kernel/random"
     proc.mkdir(parents=True, exist_ok=True)
     (proc / "boot_id").write_text("boot-1\n")
-    return Places(root / "sys", root / "proc", root / "state", root / "run")
+    return Places(root / "sys", root / "proc", root / "state", root / "run", root / "pool")
 
 
 def make(root: Path, launcher: board.Groups, **more: Any) -> Session:
@@ -412,6 +415,120 @@ def test_the_time_left_falls_during_a_case(
     left = [progress["seconds_left"] for progress in seen if "index" in progress]
     assert left == sorted(left, reverse=True)
     assert left[0] > left[-1] >= 0
+
+
+# the page cache
+
+CACHE = replace(next(case for case in cases.full() if case.kind == "cache"), seconds=10.0)
+CACHE_PROFILE = replace(PROFILE, seconds=600, cases=lambda: [CACHE])
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    """Shorten the windows to some planned reads."""
+    patch.setattr(measure, "CACHE_S", 1.5)
+
+
+def memory(root: Path, mib: int) -> None:
+    """The board has MIB MiB of memory for the page cache."""
+    places(root)
+    (root / "proc/meminfo").write_text(f"MemTotal: 1000000 kB\nMemFree: {mib << 10} kB\n")
+
+
+def test_a_run_measures_the_page_pool_and_leaves_nothing(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shorten(monkeypatch)
+    before = board.values(root / "sys")
+    memory(root, 64)
+    with Pool(root / "pool") as pool:
+        run = make(root, launcher, profile=CACHE_PROFILE)
+        made = run.make_plan()
+        found = run.run(made)
+        assert pool.events[:1] == ["held priority"], found.skipped
+    assert (found.state, found.skipped, found.not_restored) == ("complete", {}, [])
+    clean(root, before)
+    assert found.written == made.total == 64 * MB + cases.PRIORITY_BYTES
+    row = next(r for r in found.rows if r.id == "pool.directory.kept")
+    assert (row.target, row.must) == (99.0, True)
+    assert value(found, "pool.directory.p99") == 200.0
+    assert {name for name, _, _ in launcher.started} == {"lay", "reader", "stream"}
+
+
+@pytest.mark.parametrize(
+    ("mib", "off", "words"),
+    [
+        (65, False, "the test file of 64 MiB fits into the page cache, which can have 65 MiB; run ek-validate with --file 65"),
+        (64, True, "it needs the page pool: the page pool is off, because the kernel module"),
+    ],
+)  # fmt: skip
+def test_a_board_that_cannot_measure_the_page_pool_is_told_why(
+    root: Path, launcher: board.Groups, mib: int, off: bool, words: str
+) -> None:
+    memory(root, mib)
+    state = Cache("off", problem=[Message("pool-no-module").note()])
+    with Pool(root / "pool", state) if off else Pool(root / "pool"):
+        made = make(root, launcher, profile=CACHE_PROFILE).make_plan()
+    assert made.steps == ()
+    assert made.skipped[CACHE.name].startswith(words)
+
+
+def test_a_board_without_the_page_pool_is_told_so(root: Path, launcher: board.Groups) -> None:
+    memory(root, 64)
+    made = make(root, launcher, profile=CACHE_PROFILE).make_plan()
+    assert "see 'systemctl status evenkeel-pool'" in made.skipped[CACHE.name]
+
+
+def test_a_caller_that_may_not_ask_the_page_pool_plans_the_case(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ek-validation has no right to connect. The run asks again."""
+    memory(root, 64)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != root / "pool")
+    with Pool(root / "pool", Cache("off")):
+        assert make(root, launcher, profile=CACHE_PROFILE).make_plan().steps
+
+
+def test_a_profile_without_the_case_does_not_ask_the_page_pool(root: Path, launcher: board.Groups) -> None:
+    """A question would start a service that somebody has stopped."""
+    (root / "pool").symlink_to("/dev/null")
+    asked: list[object] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session.pagepool, "problem", asked.append)
+        make(root, launcher).make_plan()
+        assert asked == []
+        make(root, launcher, profile=CACHE_PROFILE).make_plan()
+    assert asked == [root / "pool"]
+
+
+RUN_CACHE = RUN.replace('schedulers=["bfq"]', "profile=test_session.CACHE_PROFILE").replace(
+    "run.run(", "test_session.shorten(test_session.pytest.MonkeyPatch())\nrun.run("
+)
+
+
+@pytest.mark.parametrize("event", ["files", "held"])
+def test_kill_9_leaves_no_priority_file_and_no_held_directory(
+    root: Path, launcher: board.Groups, event: str
+) -> None:
+    before = board.values(root / "sys")
+    memory(root, 64)
+    with Pool(root / "pool") as pool:
+        process = subprocess.Popen(
+            [sys.executable, "-c", RUN_CACHE, str(root), str(Path(__file__).parent), *sys.path]
+        )
+        deadline = time.monotonic() + 60
+        folder = root / "data/.ek-validate/priority"
+        while process.poll() is None and not (folder.exists() if event == "files" else pool.held):
+            time.sleep(0.005)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, "it ended by itself"
+        assert folder.exists()
+        while pool.held and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert pool.held == []
+    assert session.restore(places(root), launcher) == []
+    while board.alive(root) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    clean(root, before)
 
 
 @pytest.mark.parametrize("bad", ["", "../x", "20260101", "20260101-000000"])

@@ -198,6 +198,8 @@ TEXTS = {
     " milliseconds",
     "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"
     " is active, weights and fixed shares of apps are not enforced, and the board reports this as a problem",
+    "validation-evicts": "it reads a file that is larger than the page cache. Afterwards, programs must read their files from"
+    " the flash again",
     "validation-choice": "choose profile and topic from the lists. Nothing was started",
     "validation-begun": "the validation has begun. It goes on if you leave this page",
     "validation-cancelled": "the validation ends now. Its report stays, and is marked partial",

@@ -780,6 +780,8 @@ def _plan_text(plan: dict[str, Any]) -> str:
         lines.append("            free space is discarded; no file loses data, but apps may stall on an eMMC")
     if len(plan["schedulers"]) > 1:
         lines.append("            while another scheduler is active, weights of apps are not enforced")
+    if plan["evicts"]:
+        lines.append("afterwards  programs must read their files from the flash again")
     return "\n".join([*lines, *(f"left out    {one['case']}: {one['reason']}" for one in plan["left_out"])])
 
 

@@ -4,6 +4,7 @@ ek-validation and ek-pool with the packets of evenkeel_common.packets.
 """
 
 import asyncio
+import contextlib
 import json
 import socket
 from collections.abc import Mapping
@@ -46,14 +47,26 @@ async def ask(
     path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str, unanswered: str = ""
 ) -> Any:
     """The answer in several packets to REQUEST, an object or a list. Raises AgentError, as order() does."""
+    connection, found = await keep(path, request, timeout_s, unreachable, unit, unanswered)
+    connection.close()
+    return found
+
+
+async def keep(
+    path: str, request: Mapping[str, Any], timeout_s: float, unreachable: str, unit: str, unanswered: str = ""
+) -> tuple[socket.socket, Any]:
+    """The connection, which stays open, and the answer as of ask(). Raises AgentError, and then the connection is closed."""
     sent = False
     try:
-        async with asyncio.timeout(timeout_s):
-            with await _connected(path, json.dumps(request).encode()) as connection:
+        with contextlib.ExitStack() as stack:
+            async with asyncio.timeout(timeout_s):
+                connection = stack.enter_context(await _connected(path, json.dumps(request).encode()))
                 sent = True
                 content = await receive(connection)
-        found = json.loads(content)
-        return found if isinstance(found, list) else result(content)
+            found = json.loads(content)
+            answer = found if isinstance(found, list) else result(content)
+            stack.pop_all()
+            return connection, answer
     except (OSError, TimeoutError) as error:
         code = unanswered if unanswered and sent else unreachable
         raise errors.Failed(code, path=path, reason=_reason(error), unit=unit) from error

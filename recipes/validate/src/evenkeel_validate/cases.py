@@ -14,10 +14,30 @@ from evenkeel_report.papers import RATIOS, STALLS
 KB, MB = 1 << 10, 1 << 20
 # How a case is measured, and so which figures it has (measure.py).
 Kind = Literal[
-    "limit", "sustained", "latency", "ratio", "shares", "promise", "stall", "record", "fixed", "channels"
+    "limit",
+    "sustained",
+    "latency",
+    "ratio",
+    "shares",
+    "promise",
+    "stall",
+    "record",
+    "fixed",
+    "channels",
+    "cache",
 ]
 # What a case needs. A case whose needs are not met is skipped, and the report says why.
-Need = Literal["groups", "evenkeel", "file system", "discard", "ek-player", "ek-writer", "ek-pairs"]
+Need = Literal[
+    "groups",
+    "evenkeel",
+    "file system",
+    "discard",
+    "ek-player",
+    "ek-writer",
+    "ek-pairs",
+    "ek-pool",
+    "large file",
+]
 
 
 @dataclass(frozen=True)
@@ -28,6 +48,7 @@ class Job:
     - `weight`: of its group. `fixed`: its fixed share in percent; 0: none.
     - `buffered`: through the page cache. `sync`: "fsync" after each I/O, or "".
     - `per_second`: number of planned reads; 0: as many as possible.
+    - `cached`: the pages of its file stay in the cache at its start; fio would remove them.
 
     If the target is a file, another program runs a job that discards (discards.py).
     """
@@ -41,6 +62,7 @@ class Job:
     buffered: bool = False
     sync: str = ""
     per_second: int = 0
+    cached: bool = False
 
     @property
     def writes(self) -> bool:
@@ -74,9 +96,11 @@ class Case:
 
     @property
     def parts(self) -> int:
-        """How often loads run: a promise also measures each job alone, and each job that writes twice."""
+        """How often loads run at most: a promise also measures each job alone, and each job that writes twice."""
         if self.kind == "promise":
             return len(self.jobs) + 1 + sum(job.writes for job in self.jobs)
+        if self.kind == "cache":
+            return CACHE_PARTS
         return len(self.jobs) + 1 if self.kind == "fixed" else 1
 
     @property
@@ -84,6 +108,15 @@ class Case:
         """Seconds that the case takes at most, with the start and the end of its programs."""
         return self.parts * (self.settle + self.seconds + 1.0)
 
+
+# The files of a priority directory, in bytes together: less than the 30 % of the cache that the page pool always gives to
+# protected files, if the cache has at least 112 MB.
+PRIORITY_BYTES = 32 * MB
+# Passes over the test file before the page pool has the size that the files need, at most: its controller decides after as many
+# accesses as the cache has pages.
+GROWTH_PASSES = 3
+# and a pass that fills the memory, and one measurement each with and without the page pool
+CACHE_PARTS = GROWTH_PASSES + 3
 
 # pattern -> bytes that one of its cases writes
 Patterns = Mapping[str, int]
@@ -220,6 +253,19 @@ def _channels(seconds: float) -> Case:
     )  # fmt: skip
 
 
+def _directory(seconds: float) -> Case:
+    """Reads of priority files alongside a stream that is larger than the cache.
+
+    Each of the 512 parts of the files is read twice a minute. So the kernel alone evicts most of them.
+    """
+    reader = Job("reader", "randread", "64k", per_second=16, buffered=True, cached=True)
+    stream = Job("stream", "read", "1m", buffered=True, cached=True)
+    return Case(
+        "pool.directory", "cache", "files of a priority directory while a file larger than the cache is read", (reader, stream),
+        settle=0, seconds=seconds, written=PRIORITY_BYTES, needs=GROUPS | {"file system", "ek-pool", "large file"},
+    )  # fmt: skip
+
+
 def quick() -> list[Case]:
     return [
         *_limits({"read": 0, "write": 64 * MB}, ("1m",), (1, 4), 1.5),
@@ -249,6 +295,7 @@ def full() -> list[Case]:
         *(_stall(*p, 30, 2048 * MB, p in (("direct", "read", 100), ("direct", "write", 100))) for p in STALLS),
         *_records(20),
         _fixed(10, 8), _fixed(30, 8),
+        _directory(90),
         _channels(30),
     ]  # fmt: skip
 

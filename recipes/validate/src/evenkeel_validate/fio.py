@@ -35,7 +35,7 @@ def areas(path: Path, size: int, count: int, first: int = 0) -> list[Area]:
 
 
 def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log: Path | None = None) -> str:
-    """The job file of one load. LIMIT: the most bytes that it writes; 0 for a load that does not write.
+    """The job file of one load. LIMIT: the most bytes that it moves; 0: no limit.
 
     LOG: beginning of the names of the latency logs, for planned reads. Raises ValueError if the area is too small.
     """
@@ -61,6 +61,8 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
         "refill_buffers": 1,
         "allow_file_create": 0,
     }
+    if job.cached:
+        lines["invalidate"] = 0
     if limit:
         # a load that writes ends after its bytes, whatever time it takes
         del lines["time_based"]

@@ -268,6 +268,13 @@ class Runner:
             points,
         )
 
+    def pause(self, seconds: float) -> None:
+        """Wait. Raises Stopped."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._check()
+            time.sleep(POLL_S)
+
     @contextlib.contextmanager
     def _running(self, loads: Sequence[Load]) -> Iterator[list[subprocess.Popen[bytes]]]:
         processes: list[subprocess.Popen[bytes]] = []

@@ -10,16 +10,17 @@ import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from evenkeel_common.files import why
 from evenkeel_report.row import Figure, Target
 
-from . import cases, discards, fio
+from . import cases, discards, fio, pagepool, priority
 from .cases import Case, Job
 from .errors import ValidateError
-from .fio import Result
+from .fio import Area, Bins, Result
 from .loads import Load, Runner, Window
 from .plan import MOVIE
 
@@ -33,6 +34,13 @@ LARGEST = cases.MB
 KNEE = 0.7
 # ek-player and ek-disturb get their weight, too
 PLAYER_WEIGHT = 200
+# The page pool keeps at least this share of the priority files, in percent. Where the probes of the module are busy, a page
+# may be charged to its reader.
+LEAST_KEPT = 99.0
+# The shortest window of a measurement of the cache: it has about 300 planned reads.
+CACHE_S = 20.0
+# ek-pool runs its controller every 5 s
+GROWTH_S = 6
 
 
 @dataclass
@@ -51,7 +59,8 @@ class Context:
     """What the functions need: the runner, the area of the target, and what was measured before.
 
     `known`: value of each figure so far, by name of the case and metric. `folder`: a folder on the file system of the
-    target, or None. `scheduler`: sets the scheduler. `probe`: finds the flash channels of the disk.
+    target, or None. `scheduler`: sets the scheduler. `probe`: finds the flash channels of the disk. `pool`: the socket of
+    ek-pool.
     """
 
     runner: Runner
@@ -64,6 +73,7 @@ class Context:
     probe: Callable[[int], Mapping[str, Any]]
     subject: str = "evenkeel"
     seed: int = 1
+    pool: Path = Path()
 
     @property
     def promised(self) -> bool:
@@ -78,28 +88,30 @@ def measure(case: Case, context: Context, limit: int) -> Outcome:
 
 def _loads(case: Case, context: Context, limit: int, jobs: Sequence[Job] | None = None) -> list[Load]:
     """The fio loads of JOBS (default: all of the case), each in its own part of the target."""
-    scratch = context.runner.scratch
     parts = fio.areas(context.path, context.size, max(len(case.jobs), 1), context.first)
     found = []
     for i, job in enumerate(case.jobs):
         if jobs is not None and job not in jobs:
             continue
-        log = scratch / job.name if job.per_second else None
-        text = fio.job_file(
-            job, parts[i], seconds=case.settle + case.seconds + 60, limit=limit if job.writes else 0,
-            seed=context.seed * 1000 + i * 100 + 1, log=log,
-        )  # fmt: skip
-        file, report = scratch / f"{job.name}.fio", scratch / f"{job.name}.json"
-        for old in scratch.glob(f"{job.name}_lat.*.log"):
-            old.unlink()
-        file.write_text(text)
-        found.append(
-            Load(
-                job.name, ["fio", "--eta=never", "--output-format=json+", f"--output={report}", str(file)], job.weight,
-                job.fixed, report,
-            )
-        )  # fmt: skip
+        found.append(_load(case, context, job, parts[i], limit if job.writes else 0))
     return found
+
+
+def _load(case: Case, context: Context, job: Job, area: Area, limit: int) -> Load:
+    """The fio load of JOB in AREA, which ends after LIMIT bytes (0: no limit)."""
+    scratch = context.runner.scratch
+    text = fio.job_file(
+        job, area, seconds=case.settle + case.seconds + 60, limit=limit,
+        seed=context.seed * 1000 + case.jobs.index(job) * 100 + 1, log=scratch / job.name if job.per_second else None,
+    )  # fmt: skip
+    file, report = scratch / f"{job.name}.fio", scratch / f"{job.name}.json"
+    for old in scratch.glob(f"{job.name}_lat.*.log"):
+        old.unlink()
+    file.write_text(text)
+    return Load(
+        job.name, ["fio", "--eta=never", "--output-format=json+", f"--output={report}", str(file)], job.weight, job.fixed,
+        report,
+    )  # fmt: skip
 
 
 def _run(
@@ -408,6 +420,113 @@ def _channels(case: Case, context: Context, limit: int) -> Outcome:
     )
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What was left of the priority files. `share`: of their pages in the cache, from 0 to 1. `bins`: of the reads."""
+
+    share: float
+    bins: Bins
+    mbps: float
+
+    def us(self, name: str) -> float:
+        """The percentile NAME of the reads, in µs."""
+        return round(fio.percentile(self.bins, PERCENTILES[name]), 1)
+
+
+def _pass(
+    case: Case, context: Context, seconds: float, *, once: bool = False
+) -> tuple[Window, dict[str, Result]]:
+    """Read priority files, and meanwhile the whole test file for SECONDS, or ONCE."""
+    assert context.folder is not None
+    reader, stream = case.jobs
+    name = priority.fio_name(context.folder / priority.FOLDER)
+    part = replace(case, seconds=seconds)
+    loads = [
+        _load(part, context, reader, Area(name, 0, cases.PRIORITY_BYTES), 0),
+        _load(part, context, stream, Area(context.path, 0, context.size), context.size if once else 0),
+    ]
+    return _run(part, context, 0, loads)
+
+
+def _filled(case: Case, context: Context) -> float:
+    """Read the whole test file, so that the memory is full. Returns the seconds that it took. Raises ValidateError."""
+    window, results = _pass(case, context, case.seconds, once=True)
+    if not window.early:
+        raise ValidateError(
+            f"{case.name}: the device read only {results['stream'].read / 1e6:.0f} of {context.size / 1e6:.0f} MB of the test"
+            f" file in {window.seconds:.0f} s, which did not fill the page cache"
+        )
+    return window.seconds
+
+
+def _kept(case: Case, context: Context, files: priority.Files, seconds: float) -> Kept:
+    """Load the files, and measure what a stream of SECONDS leaves of them."""
+    files.load()
+    _, results = _pass(case, context, seconds)
+    share = files.cached()
+    try:
+        texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{case.jobs[0].name}_lat.*.log"))]
+        bins = fio.logged(texts, case.jobs[0], results[case.jobs[0].name].seconds)
+    except ValueError as error:
+        raise ValidateError(f"{case.name}: {error}") from error
+    if not bins:
+        raise ValidateError(f"{case.name}: no planned read completed")
+    return Kept(share, bins, results[case.jobs[1].name].mbps)
+
+
+def _grown(case: Case, context: Context, files: priority.Files) -> None:
+    """Read the test file until the page pool covers the priority files, but not more than GROWTH_PASSES times.
+
+    The pool grows with the misses of priority files. So all of them are read again before each pass.
+    """
+    for _ in range(cases.GROWTH_PASSES):
+        files.load()
+        _filled(case, context)
+        for _ in range(GROWTH_S):
+            if pagepool.covers(pagepool.state(context.pool), cases.PRIORITY_BYTES):
+                return
+            context.runner.pause(1)
+
+
+def _cache(case: Case, context: Context, limit: int) -> Outcome:
+    assert context.folder is not None
+    folder = context.folder / priority.FOLDER
+    if limit < case.written:
+        raise ValidateError(
+            f"{case.name}: it writes {case.written / 1e6:.0f} MB, and the budget has {limit / 1e6:.0f} MB left"
+        )
+    try:
+        with priority.made(folder) as files:
+            seconds = max(_filled(case, context), CACHE_S)
+            without = _kept(case, context, files, seconds)
+            # Pages keep the group to which they were charged. So the files must enter the cache again.
+            files.drop()
+            with pagepool.held(context.pool, folder):
+                _grown(case, context, files)
+                covered = pagepool.covers(pagepool.state(context.pool), cases.PRIORITY_BYTES)
+                found = _kept(case, context, files, seconds)
+                after = pagepool.state(context.pool)
+                pagepool.protected(after, folder)
+    except OSError as error:
+        raise ValidateError(f"{case.name}: {error.filename or folder}: {why(error)}") from error
+    # The pool promises nothing if it is smaller than what it has.
+    covered = covered and pagepool.covers(after, cases.PRIORITY_BYTES)
+    return Outcome(
+        [
+            Figure(
+                "kept", round(100 * found.share, 2), "%", "higher", LEAST_KEPT if covered else None, must=covered
+            ),
+            Figure("kept-without", round(100 * without.share, 2), "%"),
+            *(Figure(name, found.us(name), "us", "lower") for name in ("p50", "p99")),
+            *(Figure(f"{name}-without", without.us(name), "us") for name in ("p50", "p99")),
+            Figure("target", round(after.target_bytes / 1e6, 1), "MB"),
+            Figure("load-mbps", round(found.mbps, 2), "MB/s", "higher"),
+        ],
+        curve=fio.curve(found.bins),
+        written=cases.PRIORITY_BYTES,
+    )  # fmt: skip
+
+
 KINDS: Mapping[str, Callable[[Case, Context, int], Outcome]] = {
     "limit": _limit,
     "sustained": _sustained,
@@ -419,4 +538,5 @@ KINDS: Mapping[str, Callable[[Case, Context, int], Outcome]] = {
     "record": _record,
     "fixed": _fixed,
     "channels": _channels,
+    "cache": _cache,
 }

@@ -55,7 +55,8 @@ def space(profile: Profile) -> int:
     """Bytes of the files that exist at the same time in the folder of the test file."""
     records = RECORD_SPACE if any(c.kind == "record" for c in profile.cases()) else 0
     trims = discards.BYTES if any("discard" in c.needs for c in profile.cases()) else 0
-    return profile.file + MOVIE + records + trims
+    priority = cases.PRIORITY_BYTES if any(c.kind == "cache" for c in profile.cases()) else 0
+    return profile.file + MOVIE + records + trims + priority
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ def make(
 
 def estimate(case: Case, kind: str) -> float:
     """Seconds that a case will take."""
-    if not case.written or case.kind == "record":
+    if not case.written or case.kind in ("record", "cache"):
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
     rate = (GUESS_RANDOM if small else GUESS)[kind]
@@ -164,6 +165,11 @@ def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = Fal
             "Free space of the target is discarded again and again. No file loses data. On an eMMC, apps may stall for"
             " tens of milliseconds."
         )
+    if evicts(plan):
+        lines.append(
+            "A file that is larger than the page cache is read through it. Afterwards, programs must read their files from the"
+            " flash again."
+        )
     schedulers = list(dict.fromkeys(step.scheduler for step in plan.steps))
     if len(schedulers) > 1:
         lines.append(
@@ -176,6 +182,11 @@ def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = Fal
 
 def discards_space(plan: Plan) -> bool:
     return any("discard" in step.case.needs for step in plan.steps)
+
+
+def evicts(plan: Plan) -> bool:
+    """Whether files of other programs lose their place in the page cache."""
+    return any(step.case.kind == "cache" for step in plan.steps)
 
 
 def duration(seconds: float) -> str:

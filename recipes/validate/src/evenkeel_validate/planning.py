@@ -50,4 +50,5 @@ def plan_of(
         "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
         "discards": plan.discards_space(made),
         "left_out": made.skipped,
+        "evicts": plan.evicts(made),
     }

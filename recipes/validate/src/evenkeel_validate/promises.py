@@ -19,29 +19,35 @@ class Promise:
     evidence: str
 
 
-# (title, pattern of the ids of its rows)
+# (title, pattern of the ids of its rows, who promises it)
+SCHEDULER = "evenkeel"
+PAGE_POOL = "ek-pool"
 PROMISES = (
-    ("Bandwidth follows the weights", "fair.*"),
-    ("No group gets less than its share of what it gets alone", "promise.*.least"),
-    ("A video player never stops", "stall.*.count"),
-    ("A light reader waits only briefly", "latency.beside.*.p99"),
+    ("Bandwidth follows the weights", "fair.*", SCHEDULER),
+    ("No group gets less than its share of what it gets alone", "promise.*.least", SCHEDULER),
+    ("A video player never stops", "stall.*.count", SCHEDULER),
+    ("A light reader waits only briefly", "latency.beside.*.p99", SCHEDULER),
+    ("Files of a priority directory stay in the page cache", "pool.*.kept", PAGE_POOL),
 )
 MOST_SHOWN = 4
 
 
 def judge(rows: Sequence[Row], subject: str) -> list[Promise]:
     """A verdict for each promise. If another scheduler than evenkeel is active, the verdict says so."""
-    return [_judge(title, pattern, rows, subject) for title, pattern in PROMISES]
+    return [_judge(title, pattern, by, rows, subject) for title, pattern, by in PROMISES]
 
 
-def _judge(title: str, pattern: str, rows: Sequence[Row], subject: str) -> Promise:
-    judged = [r for r in rows if fnmatchcase(r.id, pattern) and r.target is not None]
+def _judge(title: str, pattern: str, by: str, rows: Sequence[Row], subject: str) -> Promise:
+    measured = [r for r in rows if fnmatchcase(r.id, pattern)]
+    judged = [r for r in measured if r.target is not None]
+    if measured and not judged and by == PAGE_POOL:
+        return Promise(title, None, "Not judged, because the page pool was smaller than its files.", "")
     if not judged:
         return Promise(title, None, "Not judged, because none of its cases was measured.", "")
     missed = [r for r in judged if not r.holds()]
     held = not missed
     count = f"{len(judged) - len(missed)} of {len(judged)} figures are within their bounds"
-    if subject != "evenkeel":
+    if by == SCHEDULER and subject != SCHEDULER:
         words = f"The scheduler of this device is {subject}, which promises nothing. {count}."
     else:
         words = f"Held: {count}." if held else f"Broken: only {count}."

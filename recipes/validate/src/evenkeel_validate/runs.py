@@ -32,6 +32,7 @@ class Places:
     proc: Path = Path("/proc")
     state: Path = Path("/var/lib/evenkeel-validate")
     run: Path = Path("/run/evenkeel-validate")
+    pool: Path = Path("/run/evenkeel/pool")  # socket of ek-pool
 
     @property
     def journal(self) -> Path:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 RUN_UNIT = "evenkeel-validate-run.service"
 ORDER = "order"  # in Places.run: the environment file of RUN_UNIT
 PROFILES = ("quick", "full", "soak")
-TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel")
+TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel", "pool")
 MOST_TEXT = 500  # characters of a reason in the list
 WORKERS = 4
 PACKET = 4096

@@ -20,10 +20,25 @@ from typing import Any
 
 from evenkeel_agent.health import active_scheduler
 from evenkeel_agent.settings import APPS_SLICE
+from evenkeel_common import meminfo
 from evenkeel_common.files import read_line, why
 
-from . import facts, fio, lock, measure, plan, probe, report, report_page, runs, target, undo
-from .cases import Case, Need
+from . import (
+    facts,
+    fio,
+    lock,
+    measure,
+    pagepool,
+    plan,
+    priority,
+    probe,
+    report,
+    report_page,
+    runs,
+    target,
+    undo,
+)
+from .cases import MB, Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
 from .loads import SLICE, SUBJECT, Launcher, Load, Runner
 from .measure import Context
@@ -125,6 +140,8 @@ class Session:
 
     def _needs(self) -> tuple[set[Need], dict[Need, str]]:
         kind = self.request.target.kind
+        pool = self._pool_problem()
+        file, cache = self.request.profile.file, self._largest_cache()
         discards = read_line(str(self.queue / "discard_max_bytes"))
         has: dict[Need, bool] = {
             "groups": self.grouped,
@@ -134,6 +151,8 @@ class Session:
             "ek-player": _installed("ek-player"),
             "ek-writer": _installed("ek-writer") and _installed("ek-disturb"),
             "ek-pairs": Path(probe.Places().tool).exists(),
+            "ek-pool": not pool,
+            "large file": file >= cache,
         }
         reasons: dict[Need, str] = {
             "groups": "it needs weights, and so systemd and root",
@@ -143,8 +162,28 @@ class Session:
             "ek-player": "ek-player is not installed (component loads)",
             "ek-writer": "ek-writer and ek-disturb are not installed (component loads)",
             "ek-pairs": "ek-pairs is not installed",
+            "ek-pool": f"it needs the page pool: {pool}",
+            "large file": f"the test file of {file // MB} MiB fits into the page cache, which can have {cache // MB} MiB; run"
+            f" ek-validate with --file {-(-cache // MB)}",
         }
         return {need for need, there in has.items() if there}, reasons
+
+    def _pool_problem(self) -> str:
+        """Why ek-pool protects no directory; "" if it does."""
+        path = self.places.pool
+        if not any("ek-pool" in case.needs for case in self.request.profile.cases()):
+            return ""  # a question may start a service that somebody has stopped
+        if not path.exists():
+            return f"there is no {path}; see 'systemctl status {pagepool.UNIT}'"
+        # ek-validation may not connect. The run itself, which has more rights, asks again.
+        return pagepool.problem(path) if os.access(path, os.W_OK) else ""
+
+    def _largest_cache(self) -> int:
+        """The bytes that the page cache can have; 0 if they are not known."""
+        try:
+            return meminfo.cache(meminfo.parse((self.places.proc / "meminfo").read_text()))
+        except OSError:
+            return 0
 
     def run(self, made: Plan) -> Report:
         """Run the plan. Returns the report, which is saved. Raises ValidateError if the run cannot start."""
@@ -307,7 +346,7 @@ class Session:
         return Context(
             runner, where.path, size, where.first, known, where.path.parent if where.kind == "file" else None,
             lambda name: self._choose(journal, name), lambda seconds: self.probe_disk(f"/dev/{where.disk}", seconds),
-            subject, self.request.seed,
+            subject, self.request.seed, self.places.pool,
         )  # fmt: skip
 
     def _prepare(
@@ -326,6 +365,10 @@ class Session:
                 wanted.append((folder / "movie", MOVIE))
             for path in (*(p for p, _ in wanted), *(folder / name for name in LOAD_FILES)):
                 journal.file(path)
+            if plan.evicts(made):
+                journal.folder(folder / priority.FOLDER)
+                for path in priority.paths(folder / priority.FOLDER):
+                    journal.file(path)
         for path, size in wanted:
             self.say(f"writing {size / 1e6:.0f} MB to {path}")
             first = where.first if path == where.path else 0

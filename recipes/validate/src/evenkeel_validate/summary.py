@@ -18,7 +18,8 @@ RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
 def sentences(report: "Report") -> list[str]:
     """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
     rows = {row.id: row for row in report.rows}
-    found = [_rates(rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows), _health(report)]
+    found = [_rates(rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows)]
+    found += [_cache(rows), _health(report)]
     measured = [line for line in found if line] or ["Nothing was measured."]
     return (
         ["All apps were paused, so the figures are those of the device alone.", *measured]
@@ -92,6 +93,16 @@ def _latency(rows: dict[str, Row]) -> str:
         f"Alongside a stream of writes, the slowest small read took {number(slowest.value / 1000)} ms."
         if slowest
         else ""
+    )
+
+
+def _cache(rows: dict[str, Row]) -> str:
+    kept, without = rows.get("pool.directory.kept"), rows.get("pool.directory.kept-without")
+    if not kept or not without:
+        return ""
+    return (
+        f"While a file larger than the page cache was read, {number(kept.value)} % of the files of a priority directory stayed"
+        f" in the cache. Without the page pool, {number(without.value)} % stayed."
     )
 
 

@@ -32,6 +32,7 @@ TOPICS = {
     "rec": "Recording",
     "regulate": "Fixed shares",
     "channel": "Flash channels",
+    "pool": "Priority directories",
 }
 # state of a report → class of its pill, and what the page calls it
 STATES = {"running": ("wait", "running"), "complete": ("ok", "complete"), "partial": ("wait", "partial")}
@@ -76,6 +77,8 @@ def announcement(plan: ValidationPlan) -> list[str]:
         lines.append(texts.text("validation-discards"))
     if len(plan.schedulers) > 1:
         lines.append(texts.text("validation-schedulers", schedulers=", ".join(plan.schedulers)))
+    if plan.evicts:
+        lines.append(texts.text("validation-evicts"))
     return lines
 
 

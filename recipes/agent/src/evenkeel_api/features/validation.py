@@ -17,7 +17,7 @@ ACTIONS = {VALIDATE: "Measure the flash of the board, and cancel such a validati
 ID = r"^[0-9]{8}-[0-9]{6}(-[0-9]{1,3})?$(?!\n)"
 
 Profile = Literal["quick", "full", "soak"]
-Topic = Literal["", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel"]
+Topic = Literal["", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel", "pool"]
 RunState = Literal["idle", "starting", "running"]
 ReportState = Literal["running", "complete", "partial"]
 Verdict = Literal["held", "broken", "open"]
@@ -79,6 +79,12 @@ class ValidationPlan(Struct, frozen=True):
     ]
     discards: Annotated[bool, Meta(description="whether it discards free space; no file loses data")]
     left_out: Annotated[list[LeftOut], Meta(description="[cases](#left-out-case) that cannot run")]
+    evicts: Annotated[
+        bool,
+        Meta(
+            description="whether it reads a file that is larger than the page cache, so other files must leave it"
+        ),
+    ] = False
 
 
 class Validation(Struct, frozen=True):
