@@ -127,6 +127,42 @@ def test_restore_after_kill_9(board: Board, settings: str) -> None:
     assert latest(board)["reason"] == "the run was killed, or the power failed"
 
 
+# The page cache gets this much memory, so that a pass over a larger file is short. The files of the case have 32 MiB.
+CACHE_MIB = 200
+CACHE_FILE_MIB = 224
+
+
+def test_a_priority_directory_is_measured_and_held_no_longer(board: Board, settings: str) -> None:
+    # Files in tmpfs cannot leave the memory, because the board has no swap.
+    board.run(
+        "mkdir -p /run/filler && mount -t tmpfs -o size=100% filler /run/filler"
+        " && left=$(awk '$1 ~ /^(MemFree|Active.file.|Inactive.file.):/ { kb += $2 }"
+        f" END {{ print int(kb / 1024) - {CACHE_MIB} }}' /proc/meminfo)"
+        " && dd if=/dev/zero of=/run/filler/file bs=1M count=$left status=none",
+        timeout=300,
+    )
+    try:
+        status, output = board.try_run(
+            f"ek-validate run --yes --json --profile full --no-compare --only pool --file {CACHE_FILE_MIB}"
+            " > /run/report.json",
+            timeout=1200,
+        )
+    finally:
+        board.run("umount /run/filler", timeout=300)
+    assert status in DONE, output
+    found = latest(board)
+    assert (found["state"], found["skipped"]) == ("complete", {})
+    rows = {row["id"].removeprefix("pool.directory."): row for row in found["rows"]}
+    # While memory is short, the pool may be too small to promise something. Then the figure is only for information.
+    kept = rows["kept"]["value"]
+    assert kept >= 99 or rows["kept"]["target"] is None, rows
+    assert 0 <= rows["kept-without"]["value"] <= 100
+    assert rows["p50"]["value"] > 0
+    cache = json.loads("{" + board.run("ekctl cache --json").partition("{")[2])
+    assert cache["held"] == []
+    clean(board, settings)
+
+
 # -- through the agent ---------------------------------------------------------
 
 RUN_UNIT = "evenkeel-validate-run.service"
