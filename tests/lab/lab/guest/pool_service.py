@@ -39,11 +39,11 @@ def basic() -> int:
 
 def ek() -> int:
     path = Settings().pool_socket
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
-        Path(path).unlink(missing_ok=True)
-        listener.bind(path)
-        listener.listen()
-        os.dup2(listener.fileno(), 3)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    Path(path).unlink(missing_ok=True)
+    listener.bind(path)
+    listener.listen()
+    os.dup2(listener.detach(), 3)  # it may be descriptor 3 already, and must stay open
     READY.touch()
     return service.main()
 
