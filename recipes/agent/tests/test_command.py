@@ -31,6 +31,12 @@ def test_a_program_gets_no_input() -> None:
         os.close(reader)
 
 
+def test_an_interrupt_of_the_terminal_does_not_reach_a_program() -> None:
+    """Otherwise a second Ctrl+C would end the order that lets the apps go on."""
+    own = int(run(python("import os; print(os.getsid(0))"), 30))
+    assert own != os.getsid(0)
+
+
 def test_other_statuses_can_mean_success() -> None:
     """`systemctl is-active` prints the state, and ends with 3 if the unit is not active."""
     failed = python("import sys; print('failed'); sys.exit(3)")

@@ -140,6 +140,19 @@ def test_without_a_validation_there_is_nothing_to_show(
     assert "no validation is running" in capsys.readouterr().err
 
 
+def test_cancel_names_what_it_ends(
+    places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lock also has the name of a command that is no validation, and makes no report."""
+    for name, line in (
+        ("20260131-120000", "The validation 20260131-120000 ends now. Its report will be marked partial."),
+        ("channels", "The command `ek-validate channels` ends now."),
+    ):
+        monkeypatch.setattr(lock, "stop", lambda path, name=name: name)
+        assert cli.main(["cancel"], places) == 0
+        assert capsys.readouterr().out == line + "\n"
+
+
 def test_show_reports_the_progress_of_a_run(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     with lock.held(places.lock, "20260131-120000"):
         places.progress.write_text(

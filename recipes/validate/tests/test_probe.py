@@ -228,21 +228,22 @@ def test_no_tool(board: Board) -> None:
 def test_the_command(
     board: Board, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    places = runs.Places(run=board.top / "run")
     real = probe.run
     monkeypatch.setattr(probe, "run", lambda path, **o: real(path, places=board.places, seed=1, **o))
-    assert cli.main(["channels", "/dev/sda", "--seconds", "20"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--seconds", "20"], places) == 0
     assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99)\n", "")
-    assert cli.main(["channels", "/dev/sda", "--apply", "--seconds", "20"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--apply", "--seconds", "20"], places) == 0
     assert capsys.readouterr() == ("16 channels, 16 KiB each in turn (sure: 0.99); applied\n", "")
     board.set("queue/rotational", "1")
-    assert cli.main(["channels", "/dev/sda", "--json"]) == 0
+    assert cli.main(["channels", "/dev/sda", "--json"], places) == 0
     assert json.loads(capsys.readouterr().out)["kind"] == "disk"
-    assert cli.main(["channels", "/dev/sda", "--apply"]) == 1
+    assert cli.main(["channels", "/dev/sda", "--apply"], places) == 1
     assert capsys.readouterr() == (
         "a rotating disk: it has no channels\n",
         "ek-validate: nothing was applied, because the result is not usable\n",
     )
-    assert cli.main(["channels", "/dev/sdz"]) == 1
+    assert cli.main(["channels", "/dev/sdz"], places) == 1
     assert capsys.readouterr() == ("", "ek-validate: cannot examine /dev/sdz: No such file or directory\n")
 
 
@@ -252,6 +253,28 @@ def test_no_probe_while_a_validation_runs(tmp_path: Path, capsys: pytest.Capture
     with lock.held(places.lock, "20260131-120000"):
         assert cli.main(["channels", "/dev/sdz"], places) == 1
     assert "a validation is running" in capsys.readouterr().err
+
+
+def test_no_validation_while_a_probe_runs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reads of the probe would be in the figures."""
+    places = runs.Places(run=tmp_path)
+    holders = []
+
+    def probed(device: str, **_: object) -> dict[str, object]:
+        holders.append(lock.holder(places.lock))
+        with (
+            pytest.raises(ValidateError, match="`ek-validate channels` is running"),
+            lock.held(places.lock, "x"),
+        ):
+            pass
+        return {"finding": "1 channel", "applied": False}
+
+    monkeypatch.setattr(cli.probe, "run", probed)
+    assert cli.main(["channels", "/dev/sdz"], places) == 0
+    assert holders == [(os.getpid(), "channels")]
+    assert lock.holder(places.lock) is None
 
 
 @pytest.mark.parametrize(

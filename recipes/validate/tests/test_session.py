@@ -137,10 +137,13 @@ def test_a_group_that_writes_stops_at_its_bytes(root: Path, launcher: board.Grou
     assert found.written == pytest.approx(made.total, rel=0.01)
 
 
-def test_a_cancelled_run_is_partial_and_keeps_its_figures(root: Path, launcher: board.Groups) -> None:
-    before = board.values(root / "sys")
-    run = make(root, launcher)
-    run.say = lambda line: os.kill(os.getpid(), signal.SIGTERM) if "latency.alone" in line else None
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_cancelled_run_is_partial_and_keeps_its_figures(
+    root: Path, launcher: board.Groups, number: signal.Signals
+) -> None:
+    before, handler = board.values(root / "sys"), signal.getsignal(number)
+    run = make(root, launcher, exclusive=True)
+    run.say = lambda line: os.kill(os.getpid(), number) if "latency.alone" in line else None
     found = run.run(run.make_plan())
     assert (found.state, found.reason) == ("partial", "cancelled")
     assert {r.id.rpartition(".")[0] for r in found.rows} == {
@@ -152,7 +155,17 @@ def test_a_cancelled_run_is_partial_and_keeps_its_figures(root: Path, launcher: 
         in (root / "state/runs" / found.id / "report.html").read_text()
     )
     # the signal has its old effect again
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(number) is handler
+
+
+def test_a_run_with_nohup_goes_on_after_its_terminal(root: Path, launcher: board.Groups) -> None:
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    run.say = lambda line: os.kill(os.getpid(), signal.SIGHUP)
+    old = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        assert run.run(run.make_plan()).state == "complete"
+    finally:
+        signal.signal(signal.SIGHUP, old)
 
 
 @pytest.mark.parametrize(
@@ -272,6 +285,20 @@ def test_an_app_that_a_watchdog_would_kill_is_not_paused(root: Path, launcher: b
     with pytest.raises(ValidateError, match="watchdog would kill"):
         make(root, launcher, exclusive=True).make_plan()
     make(root, launcher).make_plan()
+
+
+def test_an_app_with_a_watchdog_that_starts_after_the_plan_is_not_paused(
+    root: Path, launcher: board.Groups
+) -> None:
+    """The person reads the announcement for any time, and then answers."""
+    before = board.values(root / "sys")
+    run = make(root, launcher, exclusive=True)
+    made = run.make_plan()
+    launcher.watched = "systemd's watchdog would kill a paused app"
+    launcher.freeze = lambda slice_name: pytest.fail("the app was paused")  # type: ignore[method-assign]
+    found = run.run(made)
+    assert (found.state, found.reason) == ("partial", launcher.watched)
+    clean(root, before)
 
 
 def test_files_of_loads_are_removed(

@@ -311,10 +311,9 @@ def _restore(places: Places) -> int:
 
 
 def _channels(args: argparse.Namespace, places: Places) -> int:
-    # It would disturb the figures of a validation, which also restores the tunables at its end.
-    if lock.holder(places.lock):
-        raise ValidateError(lock.BUSY)
-    found = probe.run(args.device, seconds=args.seconds, apply_result=args.apply)
+    # Probe and validation would disturb each other, and a validation restores the tunables at its end.
+    with lock.held(places.lock, "channels"):
+        found = probe.run(args.device, seconds=args.seconds, apply_result=args.apply)
     _print(args, found, [f"{found['finding']}{'; applied' if found['applied'] else ''}"])
     if args.apply and not found["applied"]:
         print("ek-validate: nothing was applied, because the result is not usable", file=sys.stderr)
@@ -344,9 +343,10 @@ def main(arguments: Sequence[str] | None = None, places: Places | None = None) -
                 return _show(args, places)
             case "cancel":
                 id_ = lock.stop(places.lock)
-                _print(
-                    args, {"id": id_}, [f"The validation {id_} ends now. Its report will be marked partial."]
-                )
+                line = f"The validation {id_} ends now. Its report will be marked partial."
+                if not runs.RUN_ID.fullmatch(id_):
+                    line = f"The command `ek-validate {id_}` ends now."
+                _print(args, {"id": id_}, [line])
                 return 0
             case "compare":
                 return _compare(args, places)

@@ -13,7 +13,7 @@ from .errors import ValidateError
 
 # A process that a killed validation was just starting has the lock until its exec().
 PATIENCE_S = 1.0
-BUSY = "a validation is running; wait for its end, or stop it with `ek-validate cancel`"
+BUSY = "{what} is running; wait for its end, or stop it with `ek-validate cancel`"
 
 
 @contextlib.contextmanager
@@ -29,13 +29,19 @@ def held(path: Path, name: str) -> Iterator[None]:
                 break
             except BlockingIOError as error:
                 if time.monotonic() > deadline:
-                    raise ValidateError(BUSY) from error
+                    raise ValidateError(BUSY.format(what=_what(path))) from error
                 time.sleep(0.02)
         os.ftruncate(fd, 0)
         os.pwrite(fd, f"{os.getpid()} {name}\n".encode(), 0)
         yield
     finally:
         os.close(fd)
+
+
+def _what(path: Path) -> str:
+    """What runs: a validation, whose name is its time, or another command of ek-validate."""
+    found = holder(path)
+    return f"`ek-validate {found[1]}`" if found and found[1].isalpha() else "a validation"
 
 
 def holder(path: Path) -> tuple[int, str] | None:

@@ -2,8 +2,8 @@
 """A validation from start to end: facts, plan, test file, cases, report. Everything that it changes is undone.
 
 Order: the lock first, then whatever an earlier run left behind is restored. An entry of the journal precedes each
-change (undo.py). A run ends by itself at its budget and its time. It also ends after SIGTERM or SIGINT. In each case
-the report stays, and says why it is partial.
+change (undo.py). A run ends by itself at its budget and its time. It also ends after SIGTERM, SIGINT or SIGHUP. In each
+case the report stays, and says why it is partial.
 """
 
 import contextlib
@@ -235,12 +235,17 @@ class Session:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run at the next check, so that everything is restored."""
+        """SIGTERM, SIGINT and SIGHUP end the run at the next check, so that everything is restored.
+
+        A terminal that closes sends SIGHUP. nohup ignores it, and so does the run then.
+        """
 
         def stop(number: int, frame: FrameType | None) -> None:
             self._stop = "cancelled"
 
-        old = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+        numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        heard = [n for n in numbers if n != signal.SIGHUP or signal.getsignal(n) is not signal.SIG_IGN]
+        old = {number: signal.signal(number, stop) for number in heard}
         try:
             yield
         finally:
@@ -302,6 +307,9 @@ class Session:
         """Pause all apps until restore(). Raises ValidateError."""
         journal.frozen(APPS_SLICE)
         try:
+            # once more: an app may have started since the plan was made
+            if reason := self.launcher.obstacle(APPS_SLICE):
+                raise ValidateError(reason)
             self.launcher.freeze(APPS_SLICE)
         except OSError as error:
             raise ValidateError(
