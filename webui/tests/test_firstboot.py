@@ -9,6 +9,7 @@ import os
 import shutil
 import ssl
 import subprocess
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,7 +31,13 @@ def paths(tmp_path: Path) -> Paths:
     console, screen = tmp_path / "console", tmp_path / "screen"
     console.touch()
     screen.touch()
-    return Paths(tls=tmp_path / "evenkeel/tls", console=console, screen=screen, preseed=tmp_path / "preseed")
+    return Paths(
+        tls=tmp_path / "evenkeel/tls",
+        console=console,
+        screen=screen,
+        preseed=tmp_path / "preseed",
+        watched=(tmp_path / "links", tmp_path / "missing"),
+    )
 
 
 def first_boot(paths: Paths) -> None:
@@ -151,6 +158,56 @@ def test_without_the_agent_nothing_is_shown(
     assert (printed(paths), paths.screen.read_text()) == ([], "before")
 
 
+@pytest.mark.parametrize("script", ["echo 'ekctl: no answer' >&2; exit 1", "exec sleep 30", "echo {}"])
+def test_a_network_that_fails_does_not_hide_the_password(
+    paths: Paths,
+    agent: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    script: str,
+) -> None:
+    """The panel starts after the console has its text. The screen is tried again, because nobody waits for it."""
+    agent(PASSWORD)
+    (tmp_path / "ekctl").write_text(
+        f'#!/bin/sh\ncase $1 in network) {script} ;; esac\nexec cat "{tmp_path}/$*"\n'
+    )
+    monkeypatch.setattr(firstboot, "host_name", lambda: "press-7.example")
+    monkeypatch.setattr(firstboot, "ADDRESSES_S", 0.5)
+    begin = time.monotonic()
+    assert show(monkeypatch, "--announce") == 0
+    assert time.monotonic() - begin < 10
+    assert printed(paths)[:2] == [
+        "evenkeel: panel: https://press-7.local",
+        f"evenkeel: panel first-boot password: {PASSWORD}",
+    ]
+    assert "the addresses of the panel are not known" in capsys.readouterr().err
+    if "sleep" not in script:
+        assert show(monkeypatch, "--screen") == 1
+        assert PASSWORD in paths.screen.read_text()
+
+
+def test_a_change_while_the_screen_is_written_is_shown(
+    paths: Paths, agent: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """systemd does not watch the paths until the program ends."""
+    agent(PASSWORD)
+    write = firstboot.announce
+    texts: list[str] = []
+
+    def change(terminal: Path, content: str) -> None:
+        write(terminal, content)
+        texts.append(content)
+        if len(texts) < 3:  # the first change creates the path, the second one changes it
+            agent("")
+            paths.watched[0].touch()
+            os.utime(paths.watched[0], ns=(0, len(texts)))
+
+    monkeypatch.setattr(firstboot, "announce", change)
+    assert show(monkeypatch, "--screen") == 0
+    assert [PASSWORD in text for text in texts] == [True, False, False]
+
+
 def test_the_screen_follows_each_change() -> None:
     """The path unit waits for the files that other programs write. A boot does not wait for the screen."""
     systemd = Path(__file__).resolve().parents[1] / "data/systemd"
@@ -158,6 +215,9 @@ def test_the_screen_follows_each_change() -> None:
     assert f"PathChanged=/var/lib/evenkeel-agent/{FIRST_CHANGED}\n" in waits
     assert f"PathChanged={Paths().tls}/cert.pem\n" in waits
     assert "PathChanged=/etc/hostname\n" in waits
+    files = [line.partition("=")[2] for line in waits.splitlines() if line.startswith("PathChanged=")]
+    agent_folder = str(Path(files[-1]).parent)
+    assert [str(path) for path in Paths().watched] == [*files[:-1], agent_folder]
     shows = (systemd / "evenkeel-screen.service").read_text().splitlines()
     assert {"Type=exec", f"DeviceAllow={Paths().screen} w", "CapabilityBoundingSet="} <= set(shows)
     boots = (systemd / "evenkeel-first-password.service").read_text().splitlines()

@@ -9,7 +9,8 @@ So the next boot completes the work, and a key that is already in use stays the 
 With --announce, it runs as root, and instead prints what a person needs to reach the panel: its addresses, the first-boot
 password, which the agent has until the user changes it, and the fingerprint of the certificate. By the fingerprint, a
 person can check that the browser is connected to this board. The text goes to the console, once a boot. With --screen, the
-same text goes to the screen, whose content it replaces; evenkeel-screen.path starts this again after each change.
+same text goes to the screen, whose content it replaces; evenkeel-screen.path starts this again after each change. Without
+the addresses, the text has only the name of the board, so a network that hangs hides no password.
 """
 
 from __future__ import annotations
@@ -43,8 +44,11 @@ _MARK = b"-----BEGIN CERTIFICATE-----"
 MODE = 0o640
 # systemd-networkd saves its state shortly before an address is in use, and several changes come together.
 SETTLE_S = 2.0
+# At a boot, the panel waits for the text on the console, and so at most this long for the addresses.
+ADDRESSES_S = 5.0
 CLEAR = "\033[H\033[2J\033[3J"  # also what had scrolled off the screen: it may have a password that was changed since
 NO_CURSOR = "\033[?25l"
+FAILURES = (OSError, ValueError, KeyError, subprocess.SubprocessError)  # of a program, or of its answer
 HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
 
 
@@ -56,6 +60,14 @@ class Paths:
     console: Path = Path("/dev/console")
     screen: Path = Path("/dev/tty1")
     preseed: Path = Path("/run/evenkeel/preseed-message")  # missing without a preseed file
+    # What evenkeel-screen.path watches. The last one is the folder of FIRST_CHANGED: only the agent may look inside, but the
+    # folder itself changes when the file is replaced.
+    watched: tuple[Path, ...] = (
+        Path("/run/systemd/netif/links"),
+        Path("/etc/hostname"),
+        Path("/var/lib/evenkeel/tls/cert.pem"),
+        Path("/var/lib/evenkeel-agent"),
+    )
 
 
 def main() -> int:
@@ -70,36 +82,70 @@ def main() -> int:
     os.umask(0o077)
     try:
         if options.announce:
-            announce(paths.console, f"\n{text(paths, *asked())}")
+            password, urls, _ = asked(ADDRESSES_S)
+            announce(paths.console, f"\n{text(paths, password, urls)}")
         elif options.screen:
-            time.sleep(SETTLE_S)
-            announce(paths.screen, f"{CLEAR}{text(paths, *asked())}{NO_CURSOR}")
+            return 0 if show(paths) else 1
         else:
             ensure_certificate(paths.tls)
-    except (OSError, ValueError, KeyError, subprocess.SubprocessError) as error:
-        detail = (
-            error.stderr.strip()
-            if isinstance(error, subprocess.CalledProcessError) and error.stderr
-            else error
-        )
-        _report(str(detail))
+    except FAILURES as error:
+        _report(_detail(error))
         return 1
     return 0
+
+
+def _detail(error: Exception) -> str:
+    if isinstance(error, subprocess.CalledProcessError) and error.stderr:
+        return str(error.stderr).strip()
+    return str(error)
 
 
 # ---- first log-in ----
 
 
-def asked() -> tuple[str, list[str]]:
-    """What the agent knows: the first-boot password, "" once it has been changed; and the addresses of the panel."""
+def show(paths: Paths) -> bool:
+    """Show the text on the screen. Returns False if the addresses are not known, so that systemd starts this again."""
+    while True:
+        time.sleep(SETTLE_S)
+        # systemd does not watch the paths while this runs
+        before = _changes(paths)
+        password, urls, known = asked()
+        announce(paths.screen, f"{CLEAR}{text(paths, password, urls)}{NO_CURSOR}")
+        if _changes(paths) == before:
+            return known
+
+
+def _changes(paths: Paths) -> list[int]:
+    """When each watched path last changed, in ns; 0 if it does not exist."""
+    found = []
+    for path in paths.watched:
+        try:
+            found.append(path.stat().st_mtime_ns)
+        except OSError:
+            found.append(0)
+    return found
+
+
+def asked(limit_s: float | None = None) -> tuple[str, list[str], bool]:
+    """What the agent knows: the first-boot password, "" once it has been changed; the addresses of the panel.
+
+    The last value is False if the agent does not report the addresses, or not within LIMIT_S. The name stands in for them.
+    """
     # both at once: the panel starts after this, and on an emulated CPU each command takes a second
     with ThreadPoolExecutor() as pool:
-        first, network = pool.map(_ask, ("first-password", "network"))
-    return str(first["password"]), addresses(network)
+        first, network = pool.submit(_ask, "first-password"), pool.submit(_ask, "network", limit_s)
+        password = str(first.result()["password"])
+        try:
+            return password, addresses(network.result()), True
+        except FAILURES as error:
+            _report(f"the addresses of the panel are not known: {_detail(error)}")
+    return password, [f"https://{host_name().partition('.')[0]}.local"], False
 
 
-def _ask(command: str) -> dict[str, Any]:
-    answer = subprocess.run(["ekctl", command, "--json"], check=True, capture_output=True, text=True)
+def _ask(command: str, limit_s: float | None = None) -> dict[str, Any]:
+    answer = subprocess.run(
+        ["ekctl", command, "--json"], check=True, capture_output=True, text=True, timeout=limit_s
+    )
     found: dict[str, Any] = json.loads(answer.stdout)
     return found
 
