@@ -169,6 +169,25 @@ async def test_the_screen_gets_each_change_of_the_first_password(desk: Desk) -> 
 
 
 @at_desk
+async def test_sessions_end_before_the_screen_gets_a_report(desk: Desk) -> None:
+    """The report waits for the flash. A session that was opened with the old password must not be valid meanwhile."""
+    events: list[object] = []
+    desk.accounts.changed = lambda: events.append("changed")
+    desk.accounts._mark_first_changed = lambda: events.append(len(desk.accounts._sessions))  # type: ignore[method-assign]
+    bus = Caller("root", "admin", "bus")
+    await desk.admin()
+    await desk.accounts.reset_password(api.UserName("admin"), bus)
+    await desk.log_in("admin", await desk.first())
+    await desk.accounts.restore([backup.User("admin", "admin", passwords.digest(PASSWORD), False, "")])
+    await desk.accounts.add_user(api.UserRole("other", "admin"), bus)
+    await desk.accounts.reset_password(api.UserName("admin"), bus)
+    await desk.log_in("admin", await desk.first())
+    await desk.accounts.remove_user(api.UserName("admin"), bus)
+    reports = [at for at, event in enumerate(events) if event != "changed"]
+    assert [(events[at - 1], events[at]) for at in reports] == [("changed", 0)] * 5
+
+
+@at_desk
 async def test_a_full_disk_does_not_undo_a_new_password(desk: Desk) -> None:
     (desk.folder / f"{FIRST_CHANGED}.new").mkdir()
     await desk.admin()

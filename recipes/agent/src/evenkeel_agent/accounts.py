@@ -583,10 +583,10 @@ class Accounts:
         await self._write(lambda cursor: cursor.execute("DELETE FROM users WHERE name = ?", (user.name,)))
         before = self._first()
         del self._users[user.name]
-        await self._report_first(before)
         self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
         self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
         self.changed()
+        await self._report_first(before)
 
     async def get_first_password(self, _request: Nothing, _caller: Caller) -> api.FirstPassword:
         return api.FirstPassword(password=self._first())
@@ -597,7 +597,7 @@ class Accounts:
         return (user.first or "") if user else ""
 
     async def _report_first(self, before: str) -> None:
-        """Report to the screen if the first-boot password is not BEFORE any more."""
+        """Report to the screen if the first-boot password is not BEFORE any more. It waits, so the sessions must end first."""
         if self._first() != before:
             await asyncio.to_thread(self._mark_first_changed)
 
@@ -643,11 +643,11 @@ class Accounts:
 
         await self._write(save)
         before, self._users = self._first(), found
-        await self._report_first(before)
         ended = gone | {user.name for user in changed}
         self._sessions = {d: s for d, s in self._sessions.items() if s.user not in ended}
         self._tokens = {d: t for d, t in self._tokens.items() if t.user not in gone}
         self.changed()
+        await self._report_first(before)
 
     def _user(self, name: str) -> User:
         user = self._users.get(name)
@@ -678,10 +678,10 @@ class Accounts:
         await self._write(lambda _cursor: self._save_user(user, end_sessions=end_sessions), own=True)
         before = self._first()
         self._users[user.name] = user
-        await self._report_first(before)
         if end_sessions:
             self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
         self.changed()
+        await self._report_first(before)
 
     def _save_user(self, user: User, *, end_sessions: bool = False) -> None:
         assert self._db
