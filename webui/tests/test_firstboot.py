@@ -61,13 +61,13 @@ def test_first_boot(paths: Paths) -> None:
 
 
 NETWORK = {
-    "host": "evenkeel-1a2b.local",
+    "host": "evenkeel-1a2b3c.local",
     "interfaces": [
         {"name": "enp1s0", "addresses": ["2001:db8::7/64", "fe80::1/64", "192.0.2.7/24"]},
         {"name": "enp2s0", "addresses": []},
     ],
 }
-URLS = "https://evenkeel-1a2b.local  https://192.0.2.7  https://[2001:db8::7]"
+URLS = "https://evenkeel-1a2b3c.local  https://192.0.2.7  https://[2001:db8::7]"
 
 
 @pytest.fixture

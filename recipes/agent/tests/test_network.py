@@ -105,7 +105,7 @@ async def test_set_and_confirm(board: Harness) -> None:
     assert state["host"].endswith(".local")
     # The kernel's name does not follow in a service with ProtectHostname=.
     (board.root / "etc").mkdir(exist_ok=True)
-    for name in ("evenkeel-1a2b", "press-7"):
+    for name in ("evenkeel-1a2b3c", "press-7"):
         (board.root / "etc/hostname").write_text(name + "\n")
         assert (await board.call("GetNetwork"))["host"] == f"{name}.local"
     (eth0,) = state["interfaces"]

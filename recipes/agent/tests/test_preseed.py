@@ -110,7 +110,7 @@ class Board:
     async def up(self) -> "Board":
         self.network = await Network(self.board).up()
         self.hostname: FakeHostname = (await services(self.board))[0]
-        write(self.board.root / "etc/hostname", "evenkeel-1a2b\n")
+        write(self.board.root / "etc/hostname", "evenkeel-1a2b3c\n")
         await self.board.agent_up()
         self.clock = asyncio.get_running_loop().create_task(self._run())
         return self
@@ -140,7 +140,7 @@ class Board:
         self.network.down()
 
 
-BEFORE = {"name": "evenkeel-1a2b", "trial": [], "address": "", "first": True}
+BEFORE = {"name": "evenkeel-1a2b3c", "trial": [], "address": "", "first": True}
 AFTER = {"name": "press-7", "trial": [], "address": "10.0.2.77/24", "first": False}
 
 

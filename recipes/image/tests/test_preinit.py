@@ -66,7 +66,7 @@ def test_a_new_board_has_a_name_of_its_own(etc: Path) -> None:
         done = run("make_identity", etc.parent)
         assert (done.returncode, done.stderr) == (0, "")
         assert re.fullmatch(r"[0-9a-f]{32}\n", (etc / "machine-id").read_text())
-        assert re.fullmatch(r"evenkeel-[0-9a-f]{4}\n", name(etc))
+        assert re.fullmatch(r"evenkeel-[0-9a-f]{6}\n", name(etc))
         names.add(name(etc))
     assert len(names) > 1
     assert {path.name for path in etc.iterdir()} == {"hostname", "machine-id"}
@@ -76,7 +76,7 @@ def test_the_name_follows_from_the_machine_id_by_a_hash(etc: Path) -> None:
     path = program(etc, "tr", "echo 0123456789abcdef0123456789abcdef")
     for _ in range(2):
         assert run("make_identity", etc.parent, path).returncode == 0
-        assert name(etc) == "evenkeel-94df\n"
+        assert name(etc) == "evenkeel-94df08\n"
 
 
 @pytest.mark.parametrize("broken", ["tr", "sha256sum", "sync", "mv"])
