@@ -88,6 +88,15 @@ def test_a_boot_that_was_cut_makes_no_machine_id(etc: Path, broken: str) -> None
     assert run("make_identity", etc.parent).returncode == 0
 
 
+def test_a_data_partition_that_takes_no_file_does_not_end_the_first_process(etc: Path, esp: Path) -> None:
+    """preinit is process 1: if its shell ended, the kernel would panic."""
+    (etc.parent / NEW).parent.mkdir(parents=True)
+    (etc.parent / NEW).symlink_to("missing/file")
+    done = run("make_identity && echo done || echo failed", etc.parent)
+    assert (done.returncode, done.stdout) == (0, "failed\n")
+    assert not (etc / "machine-id").exists()
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_board_with_a_machine_id_keeps_its_name(etc: Path, known: bool) -> None:
     """An update brings no new name either: people have bookmarks, and the name may be their own."""
@@ -143,6 +152,33 @@ def test_a_board_that_has_booted_without_a_file_is_not_new(etc: Path, esp: Path)
         "is ignored, because this board is not new" in (folder / "run/evenkeel/preseed-message").read_text()
     )
     assert (esp / "evenkeel.toml").exists()
+
+
+def test_a_board_whose_file_had_an_error_stays_new(etc: Path, esp: Path) -> None:
+    """The owner may correct the file after any number of boots."""
+    folder = etc.parent
+    (esp / "evenkeel.toml.failed").write_text("name = 7\n")
+    assert run("make_identity", folder).returncode == 0
+    assert run("find_preseed", folder).returncode == 0
+    assert (folder / NEW).exists()
+    (esp / "evenkeel.toml.failed").rename(esp / "evenkeel.toml")
+    assert run("find_preseed", folder).returncode == 0
+    assert (folder / WANTED).is_symlink()
+
+
+def test_a_file_that_cannot_be_read_is_not_applied(etc: Path, esp: Path) -> None:
+    """Otherwise a part of it would be applied, and the whole file removed. The board stays new."""
+    folder = etc.parent
+    (esp / "evenkeel.toml").write_text("name = 'a'\n")
+    path = program(etc, "head", 'echo "name = \'a"; exit 1')
+    assert run("make_identity", folder).returncode == 0
+    done = run("umount() { echo umount; }; find_preseed", folder, path)
+    assert (done.returncode, done.stdout) == (0, "umount\n")
+    assert (folder / NEW).exists()
+    assert not (folder / WANTED).is_symlink()
+    assert not (folder / "run/evenkeel/preseed.toml").exists()
+    message = (folder / "run/evenkeel/preseed-message").read_text()
+    assert message.startswith("evenkeel.toml on the EFI system partition cannot be read. Restart the board")
 
 
 def test_a_partition_that_cannot_be_mounted_does_no_harm(etc: Path, esp: Path) -> None:
