@@ -188,6 +188,26 @@ async def test_sessions_end_before_the_screen_gets_a_report(desk: Desk) -> None:
 
 
 @at_desk
+async def test_a_preset_password_replaces_the_first_one_only(desk: Desk) -> None:
+    digest = passwords.digest(PASSWORD)
+    assert not desk.accounts.is_preset(digest)
+    for _ in range(2):
+        await desk.accounts.preset(digest)
+        assert desk.accounts.is_preset(digest)
+        assert not (await desk.log_in("admin", PASSWORD)).must_change
+    sessions = await desk.accounts.list_sessions(Nothing(), Caller("root", "admin", "bus"))
+    assert len(sessions) == 2, "the repetition ends no session"
+    for other in (passwords.digest(PASSWORD), None):
+        with pytest.raises(errors.Conflict):
+            desk.accounts.is_preset(other)
+    assert await refused(desk.accounts.preset(passwords.digest(PASSWORD)), errors.Conflict)
+    assert (await desk.log_in("admin", PASSWORD)).session
+    desk.accounts._db = None
+    with pytest.raises(errors.Failed):
+        desk.accounts.is_preset(digest)
+
+
+@at_desk
 async def test_a_full_disk_does_not_undo_a_new_password(desk: Desk) -> None:
     (desk.folder / f"{FIRST_CHANGED}.new").mkdir()
     await desk.admin()

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from agent_harness import Harness, on_board, write
-from evenkeel_agent import passwords
-from evenkeel_agent.preseed import Content, NetworkPart, parse
+from evenkeel_agent import passwords, preseed
+from evenkeel_agent.preseed import Content, NetworkPart, Preseeder, parse
 from evenkeel_api.errors import InvalidArgument
 from evenkeel_api.features.preseed import MAX_BYTES
 from hypothesis import given, settings
@@ -43,7 +43,6 @@ def test_each_part_may_be_missing() -> None:
     fixed = NetworkPart("fixed", "", "10.0.2.77/24", "10.0.2.2", ["10.0.2.3"])
     assert parse(FILE) == Content("press-7", HASH, fixed)
     assert parse("\ufeff" + FILE.replace("\n", "\r\n")) == parse(FILE), "written on Windows"
-    assert parse("") == Content()
     assert parse('name = "a"') == Content(name="a")
     assert parse(DHCP + 'interface = "enp1s0"') == Content(network=NetworkPart("dhcp", "enp1s0"))
 
@@ -66,6 +65,11 @@ def test_each_part_may_be_missing() -> None:
         (f"{DHCP}address = '10.0.2.7/24'", "with DHCP"),
         (f"{DHCP}name = 'eth0'", "unknown field `name`"),
         ("network = 'dhcp'", "$.network"),
+        (f"{DHCP}interface = 'a/b'", "cannot be the name of a network interface"),
+        ("# name = 'a'\n", "it has no setting"),
+        ("a = " + "[" * 5000, "recursion"),
+        ("a = " + "9" * 5000, "digits"),
+        ("a = 9999-99-99", "line 1"),
     ],
 )
 def test_an_error_has_its_reason(text: str, reason: str) -> None:
@@ -74,6 +78,13 @@ def test_an_error_has_its_reason(text: str, reason: str) -> None:
     assert caught.value.message.code == "preseed-invalid"
     assert reason in str(caught.value)
     assert HASH not in str(caught.value)
+
+
+def test_a_reason_fits_on_a_screen() -> None:
+    for text in (f"{'x' * 9000} = 1", f"[network]\n{'x' * 9000} = 1"):
+        with pytest.raises(InvalidArgument) as caught:
+            parse(text)
+        assert len(str(caught.value)) < 400
 
 
 @settings(deadline=None)
@@ -98,6 +109,63 @@ def test_valid_values_are_read_as_they_are_written(name: str, interface: str, la
     lines = [f"{key} = {json.dumps(value)}" for key, value in network.items()]
     text = "\n".join([f"name = {json.dumps(name)}", "[network]", *lines])
     assert parse(text) == Content(name, None, NetworkPart("fixed", interface, address, "192.0.2.1"))
+
+
+class Appearing:
+    """The network of a board whose interfaces appear one after the other. PRESENT: their names at each poll."""
+
+    def __init__(self, *present: list[str]) -> None:
+        self._present = list(present)
+        self.polls = 0
+
+    async def present(self) -> list[str]:
+        self.polls += 1
+        return self._present.pop(0) if len(self._present) > 1 else self._present[0]
+
+
+def found(network: Appearing, wanted: str) -> str:
+    preseeder = Preseeder(None, None, network)  # type: ignore[arg-type]
+    try:
+        return asyncio.run(preseeder._interface(wanted))
+    except InvalidArgument as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "outcome"),
+    [
+        ("", [["eth0"]], "eth0"),
+        ("", [[], [], ["eth0"]], "eth0"),
+        ("eth1", [["eth0"], ["eth0", "eth1"]], "eth1"),
+    ],
+)
+def test_an_interface_may_appear_late(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, present: list[list[str]], outcome: str
+) -> None:
+    """A driver may need seconds."""
+    monkeypatch.setattr(preseed, "POLL_S", 0.01)
+    network = Appearing(*present)
+    assert found(network, wanted) == outcome
+    assert network.polls == len(present)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "present", "reason", "waits"),
+    [
+        ("", ["eth0", "eth1"], "does not have exactly one; choose one of these: eth0, eth1", False),
+        ("eth7", ["eth0"], "there is no network interface 'eth7'; choose one of these: eth0", True),
+        ("", [], "the board has no network interface; connect one", True),
+        ("eth7", [], "the board has no network interface; connect one", True),
+    ],
+)
+def test_without_its_interface_a_file_has_an_error(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, present: list[str], reason: str, waits: bool
+) -> None:
+    monkeypatch.setattr(preseed, "POLL_S", 0.01)
+    monkeypatch.setattr(preseed, "PRESENT_S", 0.1)
+    network = Appearing(present)
+    assert reason in found(network, wanted)
+    assert (network.polls > 1) == waits
 
 
 class Board:
@@ -163,24 +231,64 @@ async def test_a_file_is_applied_and_a_repetition_gives_the_same(harness: Harnes
 @on_board
 async def test_a_file_with_an_error_changes_nothing(harness: Harness) -> None:
     board = await Board(harness).up()
-    # each value but the last one is valid, and the interface is known to the board only
-    for text in (
-        f"{FILE}color = 1",
-        FILE + 'interface = "eth7"',
-        FILE.replace("mode", "mood"),
-        "#" * (MAX_BYTES + 1),
-    ):
+    # each value but the last one is valid
+    for text in ("#" * (MAX_BYTES + 1), f"{FILE}color = 1", FILE.replace("mode", "mood")):
         status, reason = await board.apply(text)
         assert status == 3, reason
         assert await board.state() == BEFORE
-    status, reason = await board.apply(FILE + 'interface = "eth7"')
-    assert "there is no network interface 'eth7'; choose one of these: eth0" in reason
+    assert "`mood`" in reason
     (problem,) = await harness.problems()
-    assert problem.startswith(
-        "the preseed file was not applied: evenkeel.toml has an error: there is no network interface"
-    )
+    assert problem.startswith("the preseed file was not applied: evenkeel.toml has an error: Object contains")
     assert await board.apply() == (0, "")
     assert await harness.problems() == []
+    board.down()
+
+
+@on_board
+async def test_a_file_that_is_no_text_is_an_error_of_the_file(harness: Harness) -> None:
+    """With another status, each boot would try it again."""
+    board = await Board(harness).up()
+    nested = f"a = {'[' * 8000}".encode()
+    for content in (FILE.encode("utf-16"), b"\0", bytes(range(256)), nested):
+        board.file.write_bytes(content)
+        answer = await harness.ekctl("preseed", str(board.file))
+        assert (answer.status, answer.out) == (3, ""), answer.err
+        assert answer.err.count("\n") == 1, "no traceback"
+    assert await board.state() == BEFORE
+    board.down()
+
+
+@on_board
+async def test_after_the_owner_has_set_a_password_a_file_changes_nothing(harness: Harness) -> None:
+    """The first attempt may have failed, and the owner has set up the board without the file since."""
+    board = await Board(harness).up()
+    board.hostname.refuses = "Read-only file system"
+    assert (await board.apply())[0] == 1
+    board.hostname.refuses = ""
+    panel = PanelClient(harness)
+    first = (await harness.call("GetFirstPassword"))["password"]
+    panel.session = (await panel.call("LogIn", "admin", first, "", "", "test"))["session"]
+    own = "another one of the owner"
+    await panel.call("ChangePassword", first, own, "test")
+    await harness.call("SetHostName", "mine")
+    for text in (FILE, 'name = "press-7"', DHCP, "color = 1"):
+        status, reason = await board.apply(text)
+        assert status == 4
+        assert "this board is not new: the first-boot password was changed; delete the file" in reason
+        assert await harness.problems() == []
+    assert (await board.state())["name"] == "mine"
+    assert (await panel.call("LogIn", "admin", own, "", "", "test"))["session"]
+    board.down()
+
+
+@on_board
+async def test_a_repetition_does_not_undo_what_the_owner_has_set_since(harness: Harness) -> None:
+    """The file may still be there: its removal failed, or the power was cut before."""
+    board = await Board(harness).up()
+    assert await board.apply() == (0, "")
+    await harness.call("SetHostName", "mine")
+    assert await board.apply() == (0, "")
+    assert (await board.state())["name"] == "mine"
     board.down()
 
 
@@ -191,6 +299,7 @@ async def test_a_board_with_two_interfaces_needs_the_name_of_one(harness: Harnes
     status, reason = await board.apply()
     assert status == 3
     assert "choose one of these: eth0, eth1" in reason
+    assert await harness.call("GetFirstPassword") != {"password": ""}
     assert await board.apply(FILE + 'interface = "eth0"') == (0, "")
     assert (await board.state())["address"] == "10.0.2.77/24"
     board.down()
@@ -210,6 +319,20 @@ async def test_a_service_that_fails_is_no_error_of_the_file(harness: Harness) ->
     ]
     assert (await board.state())["first"]
     board.hostname.refuses = ""
+    assert await board.apply() == (0, "")
+    assert await board.state() == AFTER
+    board.down()
+
+
+@on_board
+async def test_another_change_of_the_network_only_delays_the_file(harness: Harness) -> None:
+    """This conflict must not look as if the board had its owner: then no boot would apply the file."""
+    board = await Board(harness).up()
+    await harness.call("SetNetwork", "eth0", "fixed", "10.0.2.88/24", "10.0.2.2", [])
+    status, reason = await board.apply()
+    assert status == 1
+    assert "a change of eth0 waits for its confirmation" in reason
+    await harness.call("RevertNetwork")
     assert await board.apply() == (0, "")
     assert await board.state() == AFTER
     board.down()

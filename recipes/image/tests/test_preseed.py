@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 TOP = Path(__file__).resolve().parents[3]
 PROGRAM = TOP / "recipes/image/data/rootfs/usr/lib/evenkeel/preseed"
+EKCTL = TOP / "recipes/agent/src/evenkeel_agent/ekctl.py"
 UNIT = TOP / "recipes/image/data/rootfs/usr/lib/systemd/system/evenkeel-preseed.service"
 
 
@@ -25,7 +27,7 @@ class Board:
             path.mkdir(parents=True)
         self.new.touch()
         self.write("evenkeel.toml", "name = 'a'\n")
-        for name in ("mount", "umount", "udevadm", "ekctl"):
+        for name in ("mount", "umount", "udevadm", "ekctl", "sleep"):
             self.program(name)
 
     def program(self, name: str, text: str = "") -> None:
@@ -46,6 +48,11 @@ class Board:
             [PROGRAM], env=environment, capture_output=True, text=True, timeout=20, check=False
         )
         return done.returncode
+
+    def calls(self, name: str) -> list[str]:
+        """The calls of the program NAME, with its arguments."""
+        lines = (self.folder / "calls").read_text().splitlines()
+        return [line for line in lines if line.startswith(f"{name} ")]
 
     def files(self) -> dict[str, str]:
         return {path.name: path.read_text() for path in self.esp.iterdir()}
@@ -81,6 +88,7 @@ def test_a_file_with_an_error_is_renamed_and_nothing_is_lost(board: Board) -> No
         assert board.message().startswith("evenkeel.toml has an error. Correct evenkeel.toml.failed on the")
     assert board.files() == {"evenkeel.toml.failed": "second", "evenkeel.toml.failed.~1~": "first"}
     assert board.new.exists(), "the next boot applies the corrected file"
+    assert (len(board.calls("ekctl")), board.calls("sleep")) == (2, []), "a repetition would not help"
 
 
 @pytest.mark.parametrize("status", [1, 2, 127])
@@ -89,6 +97,50 @@ def test_after_another_failure_the_file_stays(board: Board, status: int) -> None
     assert board.run() == 1, "systemd reports the failed unit"
     assert (list(board.files()), board.new.exists()) == (["evenkeel.toml"], True)
     assert "not applied completely: the agent does not answer. Restart the board" in board.message()
+    assert len(board.calls("ekctl")) == 4
+    assert board.calls("sleep") == ["sleep 5", "sleep 10", "sleep 20"]
+
+
+def test_a_failure_that_passes_is_not_left_to_the_next_boot(board: Board) -> None:
+    """Until then, the owner may have set up the board by hand."""
+    board.program("ekctl", f"grep -q sleep {board.folder}/calls || {{ echo 'ekctl: busy.'; exit 1; }}")
+    assert board.run() == 0
+    assert (board.files(), board.new.exists()) == ({}, False)
+    assert board.calls("sleep") == ["sleep 5"]
+
+
+def test_a_board_that_has_its_owner_ignores_the_file(board: Board) -> None:
+    board.program("ekctl", "echo 'ekctl: evenkeel.toml is ignored' >&2; exit 4")
+    assert board.run() == 0
+    assert (list(board.files()), board.new.exists()) == (["evenkeel.toml"], False)
+    assert not (board.folder / "run/evenkeel/preseed.toml").exists()
+    assert board.message() == "evenkeel.toml is ignored\n"
+    assert board.calls("sleep") + board.calls("mount") == []
+
+
+def test_a_long_reason_leaves_room_for_what_to_do(board: Board) -> None:
+    """Console and screen show at most 4096 bytes, and nothing of a longer message."""
+    board.program("ekctl", 'echo Traceback >&2; echo "ValueError: $(seq -s x 3000)" >&2; exit 1')
+    assert board.run() == 1
+    message = board.message()
+    assert "completely: ValueError: 1x2x" in message
+    assert message.endswith(". Restart the board, which tries again\n")
+    assert len(message) < 600
+    assert "Traceback" not in message
+
+
+def test_a_reason_may_have_several_lines(board: Board) -> None:
+    """It may quote a key of the file."""
+    board.program("ekctl", "printf 'ekctl: unknown field `\\n`; nothing of it was applied\\n' >&2; exit 3")
+    assert board.run() == 0
+    assert board.message().startswith("unknown field `\n`; nothing of it was applied. Correct evenkeel.toml")
+
+
+def test_systemd_waits_for_all_attempts() -> None:
+    """udevadm, ekctl and the pauses take so long at most."""
+    (attempt,) = re.findall(r"^INSPECT_S = (\d+)\.0$", EKCTL.read_text(), re.MULTILINE)
+    (minutes,) = re.findall(r"^TimeoutStartSec=(\d+)min$", UNIT.read_text(), re.MULTILINE)
+    assert int(minutes) * 60 > 30 + 4 * int(attempt) + 5 + 10 + 20
 
 
 @pytest.mark.parametrize("broken", ["mount", "umount", "rm"])

@@ -616,8 +616,24 @@ class Accounts:
             if user.hash
         ]
 
+    def is_preset(self, digest: str | None) -> bool:
+        """Whether the hash DIGEST has replaced the first-boot password, which is otherwise in force. Raises AgentError.
+
+        Conflict: somebody has changed the password, so it must stay.
+        """
+        if self._db is None:
+            raise errors.Failed("accounts-not-saved", path=self._path, reason="it could not be opened")
+        if self._first():
+            return False
+        user = self._users.get(BUILT_IN)
+        if user is None or digest is None or user.hash != digest:
+            raise errors.Conflict("preseed-not-new")
+        return True
+
     async def preset(self, digest: str) -> None:
         """Give the built-in user the password with the hash DIGEST, in place of the first-boot password. Raises AgentError."""
+        if self.is_preset(digest):
+            return
         others = [user for user in self.saved() if user.name != BUILT_IN]
         await self.restore([*others, backup.User(BUILT_IN, ADMIN, digest, False, "")])
 

@@ -3,7 +3,7 @@
 """ekctl: the command line of the agent.
 
 Exit status: 0 done, 1 refused or failed (one line on stderr says why), 2 wrong usage. `preseed` exits with 3 if the
-file has an error, or cannot be read. With --json, ekctl prints the D-Bus answer as JSON.
+file has an error, or cannot be read, and with 4 if the board is not new. With --json, ekctl prints the D-Bus answer as JSON.
 """
 
 import argparse
@@ -392,7 +392,8 @@ async def _preseed(address: str | None, path: str) -> dict[str, Any]:
     try:
         await _call(address, "ApplyPreseed", text, timeout_s=INSPECT_S)
     except Refused as error:
-        raise Refused(str(error), status=3 if error.kind == "InvalidArgument" else 1) from error
+        status = {"InvalidArgument": 3, "Conflict": 4}.get(error.kind, 1)
+        raise Refused(str(error), status=status) from error
     return {"file": path, "applied": True}
 
 
@@ -541,9 +542,12 @@ def _weight(text: str) -> int:
 def _content(path: str, limit: int) -> str:
     """The text of the file PATH, which has at most LIMIT bytes. Raises Refused."""
     try:
-        return read_small(path, limit).decode("utf-8", "replace")
+        text = read_small(path, limit).decode("utf-8", "replace")
     except OSError as error:
         raise Refused(f"{path} cannot be read: {why(error)}") from error
+    if "\0" in text:  # dbus-daemon drops a client that sends such a string
+        raise Refused(f"{path} is not text in UTF-8, because it has a NUL byte; save it in UTF-8")
+    return text
 
 
 def _source(text: str) -> str:

@@ -233,10 +233,14 @@ TEXTS = {
     "preseed-invalid": "evenkeel.toml has an error: {reason}; nothing of it was applied",
     "preseed-name": "name must be 1 to 63 letters, digits or -, without - at either end, and not digits alone",
     "preseed-hash": "password_hash must be an argon2id hash; make one as the guide to the installation shows",
+    "preseed-empty": "it has no setting",
+    "preseed-no-interface": "the board has no network interface; connect one, or leave the network settings out",
     "preseed-interface": "network needs an interface, because the board does not have exactly one;"
     " choose one of these: {names}",
     "preseed-refused": "the preseed file was not applied: {reason}; correct evenkeel.toml.failed on the EFI system partition,"
     " rename it to evenkeel.toml, and restart the board",
+    "preseed-not-new": "evenkeel.toml on the EFI system partition is ignored, because this board is not new: the first-boot"
+    " password was changed; delete the file, or reset the board to its factory state",
     "preseed-unfinished": "the preseed file was not applied completely: {reason}; restart the board, which tries again",
     "bundle-not-made": "the support bundle was not made: {reason}",
     "bundle-too-large": "the facts of the agent have more than {limit} bytes",

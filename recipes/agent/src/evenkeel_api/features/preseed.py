@@ -31,7 +31,8 @@ METHODS = (
         PRESEED,
         ADMIN,
         "Applies a preseed file: name of the board, network settings of an interface, password of the user `admin`. A file with"
-        " an error changes nothing. A repetition gives the same result.",
+        " an error changes nothing. A repetition gives the same result. `Conflict`: the first-boot password was changed, so"
+        " nothing is applied.",
         ApplyPreseed,
         errors=(InvalidArgument, Conflict, *ANY),
         changes=True,
