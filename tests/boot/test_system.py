@@ -280,7 +280,7 @@ def test_a_new_board_has_a_name_of_its_own(board: Board) -> None:
     """The name follows from the machine-id by a hash. The kernel, the certificate and mDNS have it."""
     name = board.run("cat /etc/hostname")
     assert re.fullmatch(r"evenkeel-[0-9a-f]{6}", name)
-    assert board.run("printf 'evenkeel host name %s' $(cat /etc/machine-id) | sha256sum")[:4] == name[-4:]
+    assert board.run("printf 'evenkeel host name %s' $(cat /etc/machine-id) | sha256sum")[:6] == name[-6:]
     assert board.run("cat /proc/sys/kernel/hostname") == name
     names = board.run("openssl x509 -in /var/lib/evenkeel/tls/cert.pem -noout -ext subjectAltName")
     assert f"DNS:{name}, DNS:{name}.local" in names
