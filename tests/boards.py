@@ -26,6 +26,9 @@ BUILD = Path(__file__).resolve().parents[1] / "build"
 # Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes an eighth of
 # it on two idle cores.
 BOOT_SECONDS = 360
+# A command on the board ends sooner, unless something hangs: a start of ekctl takes 4 s of processor time, and other
+# stages run.
+COMMAND_SECONDS = 180
 # Time limit for QEMU to open its serial console, or to end. On a busy machine QEMU needs some seconds for this.
 QEMU_SECONDS = 60
 # the system credential that makes the board offer a root shell on the serial line
@@ -172,7 +175,7 @@ class Board:
 
     # -- shell ----------------------------------------------------------------
 
-    def try_run(self, command: str, timeout: float = 60) -> tuple[int, str]:
+    def try_run(self, command: str, timeout: float = COMMAND_SECONDS) -> tuple[int, str]:
         """Exit status and output of a shell command on the board."""
         mark = next(self._marks)
         self._send(f"printf '<%s\\n' {mark}; {{ {command}\n}} 2>&1; printf '%s %s>\\n' {mark} $?")
@@ -181,7 +184,7 @@ class Board:
         )
         return int(match.group(2)), match.group(1).decode(errors="replace").replace("\r\n", "\n").strip()
 
-    def run(self, command: str, timeout: float = 60) -> str:
+    def run(self, command: str, timeout: float = COMMAND_SECONDS) -> str:
         status, output = self.try_run(command, timeout)
         assert status == 0, f"{command!r} on the board ended with {status}:\n{output}"
         return output
