@@ -66,7 +66,7 @@ def timed(client: Client, path: str) -> tuple[float, bytes]:
 
 def folder(unit: str) -> Path:
     """The cgroup of a unit."""
-    return CGROUPS / run("systemctl", "show", "-P", "ControlGroup", f"{unit}.service").lstrip("/")
+    return CGROUPS / str(run("systemctl", "show", "-P", "ControlGroup", f"{unit}.service")).lstrip("/")
 
 
 def cpu_s(units: Iterable[str]) -> float:
