@@ -60,7 +60,8 @@ class Validations:
         found = await self._state_after(unanswered)
         if found.state == "idle":
             # ek-validation does not start a validation for a caller that has gone
-            raise errors.Failed("validation-not-started", **unanswered.message.parameters) from unanswered
+            reason = unanswered.message.parameters["reason"]
+            raise errors.Failed("validation-not-started", reason=reason, unit=HELPER_UNIT) from unanswered
         if found.ran_s > time.monotonic() - begin + CLOCK_S:
             raise errors.Conflict("validation-runs") from unanswered
         return found
