@@ -137,7 +137,7 @@ class Preseeder:
             await self._accounts.preset(wanted.password_hash)
 
     async def _set_network(self, part: NetworkPart) -> None:
-        """Set the network, and confirm it: whoever has written the file can also reach the boot medium."""
+        """Set the network, and confirm it. Nobody needs to: a user who can write the file can also reach the boot medium."""
         name = await self._interface(part.interface)
         try:
             request = SetNetwork(name, part.mode, part.address, part.gateway, part.dns)
