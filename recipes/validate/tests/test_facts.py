@@ -155,6 +155,41 @@ def test_an_ssd_without_smart(tmp_path: Path, run: facts.Run, reason: str) -> No
     assert all(reason in found[title].reason for title in facts.SMART)
 
 
+def ufs(tmp_path: Path, **values: str) -> Path:
+    """The sysfs of a UFS disk: the folder of its host has the health, and is above the folder of the SCSI device."""
+    host = tmp_path / "sys/devices/platform/1d84000.ufshc"
+    scsi = host / "host0/target0:0:0/0:0:0:0"
+    for folder in (scsi, host / "health_descriptor", tmp_path / "sys/block/sda/queue"):
+        folder.mkdir(parents=True)
+    (tmp_path / "sys/block/sda/device").symlink_to(scsi)
+    for name, text in values.items():
+        (host / "health_descriptor" / name).write_text(text)
+    return tmp_path / "sys"
+
+
+def test_a_ufs_device(tmp_path: Path) -> None:
+    sys_ = ufs(tmp_path, eol_info="0x01\n", life_time_estimation_a="0x03\n", life_time_estimation_b="0x0B\n")
+    found = by_title(facts.gather(sys_, "sda", absent))
+    assert found["life time, type A"].value == "20 to 30 % used"
+    assert found["life time, type B"].value == "more than 100 % used"
+    assert found["spare blocks"].value == "normal"
+    assert found["spare blocks"].source.endswith("1d84000.ufshc/health_descriptor/eol_info")
+    assert "health" not in found, "smartctl knows a UFS device only as SCSI"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("0x00\n", "the device leaves the value undefined"),
+        ("", "the device did not answer"),
+        (None, "does not report"),
+    ],
+)
+def test_a_ufs_device_that_does_not_tell_its_health(tmp_path: Path, text: str | None, reason: str) -> None:
+    found = by_title(facts.gather(ufs(tmp_path, **{} if text is None else {"eol_info": text}), "sda", absent))
+    assert (found["spare blocks"].value, reason in found["spare blocks"].reason) == ("", True)
+
+
 def test_a_virtual_disk_has_no_health(tmp_path: Path) -> None:
     found = by_title(facts.gather(ssd(tmp_path, "vda"), "vda"))
     assert found["health"].reason == "vda is neither eMMC, SD, SATA, UFS nor NVMe"

@@ -31,8 +31,8 @@ class Register:
         return f"{self.name} [{self.byte}]" if self.size == 1 else f"{self.name} [{last}:{self.byte}]"
 
 
-def _life(value: int) -> str:
-    """DEVICE_LIFE_TIME_EST: 1 stands for 0 to 10 % used, 10 for 90 to 100 %, 11 for more."""
+def life(value: int) -> str:
+    """DEVICE_LIFE_TIME_EST, of an eMMC or a UFS device: 1 stands for 0 to 10 % used, 10 for 90 to 100 %, 11 for more."""
     if 1 <= value <= 10:
         return f"{10 * value - 10} to {10 * value} % used"
     return "more than 100 % used" if value == 11 else ""
@@ -60,8 +60,8 @@ REGISTERS = (
     Register(
         "SEC_COUNT", 212, 4, "size", lambda value: f"{value * 512 / 1e9:.1f} GB" if value else "below 2 GB"
     ),
-    Register("DEVICE_LIFE_TIME_EST_TYP_A", 268, 1, "life time, type A", _life),
-    Register("DEVICE_LIFE_TIME_EST_TYP_B", 269, 1, "life time, type B", _life),
+    Register("DEVICE_LIFE_TIME_EST_TYP_A", 268, 1, "life time, type A", life),
+    Register("DEVICE_LIFE_TIME_EST_TYP_B", 269, 1, "life time, type B", life),
     Register("PRE_EOL_INFO", 267, 1, "spare blocks", _named(SPARE_BLOCKS)),
     Register(
         "CACHE_SIZE", 249, 4, "volatile cache", lambda value: f"{value} KiB" if value else "none"

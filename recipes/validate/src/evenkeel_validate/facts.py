@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a device says about itself: EXT_CSD of an eMMC, SMART of an SSD, and the kernel's view. It changes nothing.
+"""What a device says about itself: EXT_CSD of an eMMC, health of a UFS device, SMART of an SSD, and the kernel's view.
+
+It changes nothing.
 
 A fact that cannot be read stays in the list, with the reason.
 """
@@ -76,7 +78,8 @@ def gather(sys: Path, disk: str, run: Run = run_program) -> list[Fact]:
         case "mmc":
             found += _ext_csd(sys, disk)
         case "nvme" | "scsi":
-            found += _smart(disk, run)
+            ufs = _ufs(base)
+            found += _ufs_health(ufs) if ufs else _smart(disk, run)
         case _:
             found.append(Fact("health", "", "", f"{disk} is neither eMMC, SD, SATA, UFS nor NVMe"))
     return found
@@ -124,6 +127,38 @@ def _attributes(device: Path, reason: str) -> list[Fact]:
         except (LookupError, ValueError):
             text = ""
         found.append(Fact(register.title, text, register.source, "" if text else reason))
+    return found
+
+
+def _ufs(base: Path) -> Path | None:
+    """The folder of the UFS host whose disk has the folder BASE; None if the disk is no UFS device."""
+    return next((p for p in (base / "device").resolve().parents if (p / HEALTH).is_dir()), None)
+
+
+# folder in the folder of a UFS host. Documentation/ABI/testing/sysfs-driver-ufs of the kernel; the values are those of
+# JEDEC JESD220, device health descriptor
+HEALTH = "health_descriptor"
+UFS = {
+    "life time, type A": ("life_time_estimation_a", extcsd.life),
+    "life time, type B": ("life_time_estimation_b", extcsd.life),
+    "spare blocks": ("eol_info", lambda value: extcsd.SPARE_BLOCKS.get(value, "")),
+}
+
+
+def _ufs_health(host: Path) -> list[Fact]:
+    found = []
+    for title, (name, meaning) in UFS.items():
+        path = host / HEALTH / name
+        text = read_line(str(path))
+        try:
+            value, reason = meaning(int(text, 16)), "the device leaves the value undefined"
+        except ValueError:
+            # The kernel asks the device at each read, and a device in a low-power state may not answer.
+            value, reason = (
+                "",
+                "the device did not answer" if path.exists() else "the kernel does not report it",
+            )
+        found.append(Fact(title, value, str(path), "" if value else reason))
     return found
 
 
