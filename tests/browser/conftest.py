@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """For all tests with a browser: a time limit for each test, and more information about a failed test.
 
-The report of a failed test gets a screenshot, the messages on the page, and the board's journal.
+The report of a failed test gets a screenshot, the page's address and text, and the board's journal. The address and the
+beginning of the text also follow the list of failed tests, which the summary of `make test` repeats.
 """
 
 from __future__ import annotations
@@ -19,16 +20,29 @@ sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board, power_on  # noqa: E402
 from evenkeel_panel.testing import time_limit  # noqa: E402
-from pages import chromium, logged_in  # noqa: E402
+from pages import PATIENCE_MS, chromium, logged_in  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 # Time limit of one test. The longest test needs about 90 s on a busy machine.
 TEST_SECONDS = 300
+AFTER_MS = 10_000  # timeout of each look at the page of a failed test
+TEXT = 160  # characters of the text of a page after the list of failed tests
+shown = pytest.StashKey[list[str]]()
 JOURNAL = "journalctl --no-pager -o short-precise -n 60 -u evenkeeld -u evenkeel-panel -u nginx -u 'evenkeel-*.service'"
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "picture: the steps before the screenshot for tests/browser/picture")
+    config.stash[shown] = []
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # after the list of failed tests
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> Generator[None]:
+    yield
+    for line in config.stash[shown]:
+        terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")
@@ -66,14 +80,22 @@ def pytest_runtest_makereport(
     page, board = fixtures.get("page"), fixtures.get("board")
     if report.when != "call" or not report.failed or not isinstance(page, Page):
         return report
+    found = page.url
     try:
+        # A browser that hangs must not take the time of the next tests.
+        page.set_default_timeout(AFTER_MS)
+        text = page.locator("main").inner_text()
+        found += f": {' '.join(text.split())}"
         SHOTS.mkdir(parents=True, exist_ok=True)
         shot = SHOTS / f"failed-{item.name}.png"
         page.screenshot(path=shot, full_page=True)
-        messages = page.locator(".message, [role=alert]:visible").all_inner_texts()
-        report.sections.append(("page", f"{shot}\n" + "\n".join(messages)))
+        report.sections.append(("page", f"{shot}\n{page.url}\n{text}"))
     except Error as error:
+        found += f": {error.message.splitlines()[0]}"
         report.sections.append(("page", str(error)))
+    finally:
+        page.set_default_timeout(PATIENCE_MS)
+    item.config.stash[shown].append(f"ERROR {item.name} ended at {found[: TEXT + len(page.url)]}")
     if board is not None:
         try:
             report.sections.append(("journal", board.run(JOURNAL)))  # type: ignore[attr-defined]
