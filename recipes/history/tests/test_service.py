@@ -126,6 +126,19 @@ def test_wear_of_an_emmc(board: Board, life: str, eol: str, expected: tuple[obje
     assert wear(board.root / "sys/block", "mmcblk0") == Wear("mmcblk0", *expected, 700 * 512)  # type: ignore[arg-type]
 
 
+def test_wear_of_a_ufs_device(tmp_path: Path) -> None:
+    """Its health is in the folder of its host, above the folder of the disk's SCSI device."""
+    host = tmp_path / "devices/1d84000.ufshc"
+    scsi, disk = host / "host0/target0:0:0/0:0:0:0", tmp_path / "block/sda"
+    for folder in (scsi, host / "health_descriptor", disk):
+        folder.mkdir(parents=True)
+    (disk / "device").symlink_to(scsi)
+    values = {"life_time_estimation_a": "0x02", "life_time_estimation_b": "0x00", "eol_info": "0x02"}
+    for name, text in values.items():
+        (host / "health_descriptor" / name).write_text(text + "\n")
+    assert wear(tmp_path / "block", "sda") == Wear("sda", 20, None, "warning")
+
+
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
     end = time.monotonic() + seconds
     while not condition():

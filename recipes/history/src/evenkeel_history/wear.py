@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The wear of flash devices: what an eMMC reports in its EXT_CSD register, and the bytes written since boot."""
+"""The wear of flash devices: what an eMMC or a UFS device reports about itself, and the bytes written since boot."""
 
 from pathlib import Path
 
 import msgspec
+from evenkeel_common import ufs
 from evenkeel_common.files import read_line
 
 SECTOR = 512
@@ -38,21 +39,27 @@ def _number(text: str) -> int:
 
 
 def _life(text: str) -> int | None:
-    """DEVICE_LIFE_TIME_EST in percent, the upper end of its range; None if the device does not report it.
+    """DEVICE_LIFE_TIME_EST of an eMMC, or its like of a UFS device, in percent: the upper end of its range.
 
-    The register is 1 for 0 to 10 %, 10 for 90 to 100 %, 11 for more than 100 % (gives 110), and 0 if it is not defined.
+    None if the device does not report it. The register is 1 for 0 to 10 %, 10 for 90 to 100 %, 11 for more than 100 %
+    (gives 110), and 0 if it is not defined.
     """
     return min(_number(text), 11) * 10 or None
 
 
 def wear(sys_block: Path, device: str) -> Wear:
     base = sys_block / device
-    lives = read_line(str(base / "device/life_time")).split()
+    if folder := ufs.health(base):
+        lives = [read_line(str(folder / name)) for name in (ufs.LIFE_A, ufs.LIFE_B)]
+        spare = read_line(str(folder / ufs.SPARE_BLOCKS))
+    else:
+        lives = read_line(str(base / "device/life_time")).split()
+        spare = read_line(str(base / "device/pre_eol_info"))
     counters = read_line(str(base / "stat")).split()
     return Wear(
         device,
         _life(lives[0]) if lives else None,
         _life(lives[1]) if len(lives) > 1 else None,
-        HEALTH.get(_number(read_line(str(base / "device/pre_eol_info")))),
+        HEALTH.get(_number(spare)),
         int(counters[6]) * SECTOR if len(counters) > 6 and counters[6].isdigit() else 0,
     )

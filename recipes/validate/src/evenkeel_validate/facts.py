@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel_agent.health import active_scheduler
+from evenkeel_common import ufs
 from evenkeel_common.files import read_line, why
 
 from . import extcsd
@@ -78,8 +79,8 @@ def gather(sys: Path, disk: str, run: Run = run_program) -> list[Fact]:
         case "mmc":
             found += _ext_csd(sys, disk)
         case "nvme" | "scsi":
-            ufs = _ufs(base)
-            found += _ufs_health(ufs) if ufs else _smart(disk, run)
+            folder = ufs.health(base)
+            found += _ufs(folder) if folder else _smart(disk, run)
         case _:
             found.append(Fact("health", "", "", f"{disk} is neither eMMC, SD, SATA, UFS nor NVMe"))
     return found
@@ -130,25 +131,18 @@ def _attributes(device: Path, reason: str) -> list[Fact]:
     return found
 
 
-def _ufs(base: Path) -> Path | None:
-    """The folder of the UFS host whose disk has the folder BASE; None if the disk is no UFS device."""
-    return next((p for p in (base / "device").resolve().parents if (p / HEALTH).is_dir()), None)
-
-
-# folder in the folder of a UFS host. Documentation/ABI/testing/sysfs-driver-ufs of the kernel; the values are those of
-# JEDEC JESD220, device health descriptor
-HEALTH = "health_descriptor"
+# title -> value of a UFS device, and what its codes mean
 UFS = {
-    "life time, type A": ("life_time_estimation_a", extcsd.life),
-    "life time, type B": ("life_time_estimation_b", extcsd.life),
-    "spare blocks": ("eol_info", lambda value: extcsd.SPARE_BLOCKS.get(value, "")),
+    "life time, type A": (ufs.LIFE_A, extcsd.life),
+    "life time, type B": (ufs.LIFE_B, extcsd.life),
+    "spare blocks": (ufs.SPARE_BLOCKS, lambda value: extcsd.SPARE_BLOCKS.get(value, "")),
 }
 
 
-def _ufs_health(host: Path) -> list[Fact]:
+def _ufs(folder: Path) -> list[Fact]:
     found = []
     for title, (name, meaning) in UFS.items():
-        path = host / HEALTH / name
+        path = folder / name
         text = read_line(str(path))
         try:
             value, reason = meaning(int(text, 16)), "the device leaves the value undefined"
