@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""fio's job files and reports. One test runs the real fio on a file."""
+"""fio's job files and reports. Two tests run the real fio on a file."""
 
 import json
 import math
 import shutil
 import subprocess
+import zlib
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,21 @@ def test_a_load_that_reads_ends_after_its_time() -> None:
     assert "io_size" not in found
     # fio would access the part of the next group
     assert found["size"] == str(30 * MB)
+
+
+def test_a_controller_can_neither_compress_nor_deduplicate_what_is_written(tmp_path: Path) -> None:
+    """Each buffer is used many times: 64 blocks, one outstanding."""
+    file = tmp_path / "data"
+    file.write_bytes(bytes(4 * MB))
+    job = Job("w", "write", "64k", buffered=True)
+    (tmp_path / "job").write_text(
+        fio.job_file(job, fio.Area(file, 0, 4 * MB), seconds=60, limit=4 * MB, seed=3)
+    )
+    subprocess.run(["fio", "--output=/dev/null", tmp_path / "job"], check=True)
+    content = file.read_bytes()
+    sectors = [content[at : at + 512] for at in range(0, len(content), 512)]
+    assert len(set(sectors)) == len(sectors)
+    assert len(zlib.compress(sectors[-1])) > 500
 
 
 def test_an_io_that_is_larger_than_its_area_is_refused() -> None:

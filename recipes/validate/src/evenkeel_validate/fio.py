@@ -57,8 +57,10 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
         "norandommap": 1,
         "random_generator": "tausworthe64",
         "lat_percentiles": 1,
-        # data that a controller can neither compress nor deduplicate
-        "refill_buffers": 1,
+        # A controller can neither compress nor deduplicate the data: fio fills each buffer with random numbers once, and
+        # changes each sector of it before a write. New numbers for each write (refill_buffers) would take a slow
+        # processor longer than the device. The load would pause, and a group that pauses gets less than its weight says.
+        "scramble_buffers": 1,
         "allow_file_create": 0,
     }
     if job.cached:
