@@ -151,7 +151,7 @@ def test_a_promise_that_writes_shares_its_bytes_among_its_parts(tmp_path: Path) 
     runner = Fixed(tmp_path, dict.fromkeys(("read", "write"), 10**7))
     chosen: list[str] = []
     found = measure.measure(case("promise.read-write"), context(runner, chosen), 600 * MB)
-    assert runner.limits == [0, 200 * MB, 200 * MB, 200 * MB]
+    assert runner.limits == [0, 225 * MB, 150 * MB, 225 * MB]
     assert found.written == 600 * MB
     assert chosen == ["none", "evenkeel"] * 2
 

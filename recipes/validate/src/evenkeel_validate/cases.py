@@ -109,6 +109,10 @@ class Case:
         return self.parts * (self.settle + self.seconds + 1.0)
 
 
+# The window of a job of a promise that is measured alone and only reads. Reads end after a time.
+ALONE_S = 8.0
+# The longest window of a promise in which jobs write
+CONTENDED_S = 40.0
 # The files of a priority directory, in bytes together: less than the 30 % of the cache that the page pool always gives to
 # protected files, if the cache has at least 112 MB.
 PRIORITY_BYTES = 32 * MB
@@ -187,18 +191,21 @@ def _shares(weights: Sequence[int], seconds: float) -> Case:
 
 
 def _promises(seconds: float, written: int) -> list[Case]:
-    """Unequal competitors (lab/experiments/promise.py, the cases that were first stated)."""
+    """Unequal competitors (lab/experiments/promise.py, the cases that were first stated).
+
+    A group that writes may have a sixth of a slow device. So the cases with writes settle longer, and may take CONTENDED_S.
+    """
     small = Job("small", "randread", "4k", 8)
     return [
         Case("promise.small-medium", "promise", "4 KiB reads at depth 8 alongside 1 MiB reads",
              (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared=True),
         Case("promise.read-write", "promise", "16 KiB reads alongside 512 KiB writes",
              (Job("read", "randread", "16k", 4), Job("write", "write", "512k", 8)),
-             settle=2, seconds=seconds, written=written, needs=GROUPS),
+             settle=4, seconds=CONTENDED_S, written=written, needs=GROUPS),
         Case("promise.three", "promise", "reads of 16 KiB and 4 MiB, and writes of 1 MiB, weights 3:2:1",
              (Job("small", "randread", "16k", 8, 300), Job("medium", "read", "4m", 2, 200),
               Job("write", "write", "1m", 4, 100)),
-             settle=2, seconds=seconds, written=written, needs=GROUPS),
+             settle=4, seconds=CONTENDED_S, written=written, needs=GROUPS),
     ]  # fmt: skip
 
 
@@ -291,7 +298,7 @@ def full() -> list[Case]:
         *(_ratio("read", mb, 12 if mb == 1 else 20, compared=mb in (1, 30, 100)) for mb in reads),
         *(_ratio("write", mb, 60, 36 * mb * MB if mb < 100 else 2400 * MB, compared=mb == 8) for mb in writes),
         _shares((300, 200), 20), _shares((300, 200, 200, 100), 25),
-        *_promises(8, 768 * MB),
+        *_promises(8, 1200 * MB),
         *(_stall(*p, 30, 2048 * MB, p in (("direct", "read", 100), ("direct", "write", 100))) for p in STALLS),
         *_records(20),
         _fixed(10, 8), _fixed(30, 8),

@@ -133,7 +133,8 @@ def estimate(case: Case, kind: str) -> float:
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
     rate = (GUESS_RANDOM if small else GUESS)[kind]
-    return min(case.written / rate + case.parts * (case.settle + 1.0), case.longest)
+    reads = sum(not job.writes for job in case.jobs) if case.kind == "promise" else 0
+    return min(case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S, case.longest)
 
 
 def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:
