@@ -25,16 +25,21 @@ from vm import IMAGE, Machine, Options, enter, panel_health
 BUILD = Path(__file__).resolve().parents[1] / "build"
 # Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes an eighth of
 # it on two idle cores.
-BOOT_SECONDS = 360
+BOOT_SECONDS = 600
 # A command on the board ends sooner, unless something hangs: a start of ekctl takes 4 s of processor time, and other
 # stages run.
-COMMAND_SECONDS = 180
+COMMAND_SECONDS = 300
+# The clock of a board is at most so many times slower than the host's: it counts the instructions of the board while the
+# board is busy (Options.steady).
+SLOW = 6
 # Time limit for QEMU to open its serial console, or to end. On a busy machine QEMU needs some seconds for this.
 QEMU_SECONDS = 60
 # the system credential that makes the board offer a root shell on the serial line
 CONSOLE = "evenkeel.console=1"
 # name of the image in the folder of a board
 KEPT = "built.img"
+# name of the file of the second eMMC
+SPARE = "spare.img"
 # name of the file to which save() writes the memory and the devices of a board
 MEMORY = "memory"
 PASSWORD = re.compile(r"evenkeel: panel first-boot password: (\S+)")
@@ -53,11 +58,19 @@ class Board:
     """
 
     def __init__(
-        self, run: Path, *, credentials: tuple[str, ...], emmc: bool = False, image: Path = IMAGE
+        self,
+        run: Path,
+        *,
+        credentials: tuple[str, ...],
+        emmc: bool = False,
+        spare_mib: int = 0,
+        image: Path = IMAGE,
     ) -> None:
+        """EMMC: the board's disk is an eMMC. SPARE_MIB: size of a second, empty eMMC (mmcblk1); 0: there is none."""
         self.machine = Machine(run, image)
         self.credentials = credentials
         self.emmc = emmc
+        self.spare_mib = spare_mib
         self.port = free_port()
         self.link: pexpect.socket_pexpect.SocketSpawn | None = None
         self.qemu: subprocess.Popen[bytes] | None = None
@@ -76,7 +89,19 @@ class Board:
 
     def _start(self, *extra: str) -> None:
         """Start QEMU, and connect to the serial line."""
-        options = Options(port=self.port, credentials=self.credentials, emmc=self.emmc, extra=extra)
+        if self.spare_mib:
+            with (self.machine.run / SPARE).open("ab") as file:
+                file.truncate(self.spare_mib << 20)
+            extra += (
+                "-drive",
+                f"if=none,id=spare,file={SPARE},format=raw",
+                "-device",
+                "sdhci-pci,id=spare-host",
+            )
+            extra += ("-device", "emmc,drive=spare,bus=pcie.0/spare-host/sd-bus")
+        options = Options(
+            port=self.port, credentials=self.credentials, emmc=self.emmc, steady=True, extra=extra
+        )
         self.qemu = self.machine.start(options)
         # Measure from here: start() may copy the image, which can take longer than QEMU_SECONDS.
         since = time.monotonic()
@@ -208,13 +233,17 @@ class Board:
         assert isinstance(match, re.Match)
         return match
 
+    def wait(self, seconds: float) -> None:
+        """Wait until this time has passed on the board, whose clock is slower than the host's while it is busy."""
+        self.run(f"sleep {seconds}", timeout=COMMAND_SECONDS + 10 * seconds)
+
     # -- state ----------------------------------------------------------------
 
     def serial(self) -> str:
         """The serial log since the last power_on(). A copy of a board begins with the log of that board."""
         return self._earlier + self.machine.serial_text()
 
-    def settled(self, timeout: float = 240) -> str:
+    def settled(self, timeout: float = 400) -> str:
         """The output of `systemctl is-system-running` after all start jobs have ended, such as `running`."""
         # Only the last line: the kernel may print messages to the console before it.
         return self.try_run("systemctl is-system-running --wait", timeout)[1].splitlines()[-1]
@@ -228,7 +257,7 @@ class Board:
         """The text on the screen, with single spaces. The virtual machine has no screen, but the kernel keeps its text."""
         return " ".join(self.run("cat /dev/vcs1").split())
 
-    def health(self, timeout: float = 90) -> tuple[int, dict[str, str]]:
+    def health(self, timeout: float = 300) -> tuple[int, dict[str, str]]:
         """Status and body of the panel's /healthz through the forwarded port.
 
         Waits at most `timeout` seconds for status 200, then returns the last answer.
@@ -265,30 +294,35 @@ class Board:
         subprocess.run(command, cwd=self.machine.run, check=True, stdout=subprocess.DEVNULL)
 
 
-def until(what: str, condition: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait until CONDITION is true. WHAT: the words of the failure."""
-    end = time.monotonic() + seconds
+def until(what: str, condition: Callable[[], bool], seconds: float = 60) -> None:
+    """Wait until CONDITION is true, SECONDS of the board at most. WHAT: the words of the failure."""
+    end = time.monotonic() + SLOW * seconds
     while not condition():
         assert time.monotonic() < end, f"after {seconds:.0f} s still not: {what}"
         time.sleep(2)
 
 
 def power_on(
-    name: str, *, credentials: tuple[str, ...] = (CONSOLE,), emmc: bool = False, cold: bool = False
+    name: str,
+    *,
+    credentials: tuple[str, ...] = (CONSOLE,),
+    emmc: bool = False,
+    spare_mib: int = 0,
+    cold: bool = False,
 ) -> Iterator[Board]:
     """Body of a fixture: yields a new board that is switched on. Its logs stay in build/test-NAME.
 
     It is a copy of a board that has just started for the first time, because an emulated start takes a minute of
-    processor time. With `cold`, and from an eMMC, which QEMU cannot copy, the board really starts.
-    QEMU always emulates the CPU, so that a test does not depend on whether the host has KVM.
+    processor time. With `cold`, and from an eMMC, which QEMU cannot copy, the board really starts. With SPARE_MIB it has a
+    second eMMC; then it must start from an eMMC, too.
     """
     if not IMAGE.exists():
         pytest.fail(f"the image {IMAGE} does not exist; build it with 'make image'", pytrace=False)
     run = BUILD / f"test-{name}"
     shutil.rmtree(run, ignore_errors=True)
-    os.environ["EVENKEEL_KVM"] = "0"
     # An eMMC is a copy of the image.
-    board = Board(run, credentials=credentials, emmc=emmc, image=IMAGE if emmc else _kept(run))
+    image = IMAGE if emmc else _kept(run)
+    board = Board(run, credentials=credentials, emmc=emmc, spare_mib=spare_mib, image=image)
     try:
         if cold or emmc or board.machine.given == IMAGE:
             board.power_on()
@@ -298,7 +332,7 @@ def power_on(
     finally:
         if board.qemu is not None:
             board.power_cut()
-        for disk in ("disk.qcow2", "emmc.img", KEPT):
+        for disk in ("disk.qcow2", "emmc.img", SPARE, KEPT):
             (run / disk).unlink(missing_ok=True)
 
 

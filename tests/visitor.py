@@ -35,11 +35,11 @@ class Visitor:
         return "; ".join(f"{cookie.name}={cookie.value}" for cookie in self._jar)
 
     def get(self, path: str) -> str:
-        """The page. A board on a busy host may be too slow for the panel, which then answers 503: try again for a minute."""
-        end = time.monotonic() + 60
+        """The page. A busy board may be too slow for the panel, which then answers 503: try again for five minutes."""
+        end = time.monotonic() + 300
         while True:
             try:
-                with self._opener.open(self._base + path, timeout=60) as answer:
+                with self._opener.open(self._base + path, timeout=180) as answer:
                     return str(answer.read().decode())
             except urllib.error.HTTPError as error:
                 if error.code != 503 or time.monotonic() > end:
@@ -55,7 +55,7 @@ class Visitor:
         """Send FIELDS to PATH, with the token of PAGE (default: PATH). Returns the page, also if it reports an error."""
         data = urllib.parse.urlencode({"csrf_token": self._token(page or path), **fields}).encode()
         try:
-            with self._opener.open(self._base + path, data, timeout=60) as answer:
+            with self._opener.open(self._base + path, data, timeout=180) as answer:
                 return str(answer.read().decode())
         except urllib.error.HTTPError as error:
             return error.read().decode()

@@ -8,7 +8,6 @@ that the previous one left.
 import json
 import re
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -62,7 +61,7 @@ def rate(board: Board) -> float:
         return float(text.split()[0]), int(found[1])
 
     before_s, before = sample()
-    time.sleep(MEASURE_SECONDS)
+    board.wait(MEASURE_SECONDS)
     after_s, after = sample()
     found = (after - before) / (after_s - before_s)
     print(f"{found / 1e6:.2f} MB/s")
@@ -97,7 +96,7 @@ def test_at_10_percent_its_reads_slow_down(board: Board, rates: dict[str, float]
     assert set_fixed_share(board, "10%").startswith("ek-test-reader 10%")
     # ekctl waits at most 1 s until the value is in force. A busy board may need longer.
     in_force(board, 10)
-    time.sleep(5)
+    board.wait(5)
     rates["slowed"] = rate(board)
     low, high = SLOWED
     assert low < rates["slowed"] / rates["free"] < high, rates
@@ -193,7 +192,7 @@ def test_the_fixed_share_is_in_force_after_a_reboot(board: Board, rates: dict[st
 def test_off_ends_the_fixed_share(board: Board, rates: dict[str, float]) -> None:
     assert set_fixed_share(board, "off").startswith("ek-test-reader off")
     in_force(board, 0)
-    time.sleep(3)
+    board.wait(3)
     free = rate(board)
     assert free > 0.5 * rates["free"], (free, rates)
     assert board.run("cat /var/lib/evenkeel-agent/fixed-shares.json") == "{}"

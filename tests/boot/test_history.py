@@ -60,7 +60,7 @@ def test_history_runs_and_is_no_problem(board: Board) -> None:
 def test_the_apps_are_in_the_history(board: Board) -> None:
     """The demo's player and loader read from one device."""
     until("I/O of both apps", lambda: {"player", "loader"} <= read(board)[0].keys())
-    time.sleep(10)
+    board.wait(10)
     sums, blame, problem, ms = read(board)
     assert min(sums["player"], sums["loader"]) > 1_000_000
     assert problem == ""
@@ -92,7 +92,7 @@ def test_the_figures_are_those_of_the_scheduler(board: Board) -> None:
         return sum(int(n) for n in re.findall(r"[rw]bytes=(\d+)", board.run(f"cat {path}")))
 
     first, before = counted(), read(board)[0]["loader"]
-    time.sleep(20)
+    board.wait(20)
     second, after = counted(), read(board)[0]["loader"]
     assert after - before == pytest.approx(second - first, rel=0.25)
 
@@ -123,7 +123,7 @@ def test_a_killed_history_comes_back(board: Board) -> None:
 
 
 def test_a_stop_saves_what_is_in_ram(board: Board) -> None:
-    time.sleep(5)
+    board.wait(5)
     sums = read(board)[0]
     board.run(f"systemctl stop {UNIT}")
     saved, _, problem, _ = read(board)

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board
+from boards import SLOW, Board
 
 NAME, ANSWER = "updates.evenkeel.test", "192.0.2.7"
 # A DNS server that knows one name. It runs on the board, at the board's own address, because the tests need no network.
@@ -41,7 +41,7 @@ DNS_SERVER = textwrap.dedent(
 
 def network(board: Board) -> dict[str, Any]:
     """The network. The agent may be starting again, because a test has killed it."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 60 * SLOW
     while (answer := board.try_run("ekctl network --json"))[0] != 0:
         assert time.monotonic() < end, answer[1]
         time.sleep(1)
@@ -55,7 +55,7 @@ def interface(board: Board) -> dict[str, Any]:
 
 
 def until(board: Board, what: str, condition: Any, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+    end = time.monotonic() + SLOW * seconds
     while not condition():
         assert time.monotonic() < end, f"{what}; the network is {network(board)}"
         time.sleep(1)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board, power_on
+from boards import SLOW, Board, power_on
 from sample import in_sample
 from visitor import Visitor
 
@@ -53,7 +53,7 @@ def until(board: Board, condition: str, seconds: int = 60) -> None:
     """Wait for a shell condition on the board."""
     loop = f"for i in $(seq {2 * seconds}); do {{ {condition}; }} > /dev/null 2>&1 && exit 0; sleep 0.5; done"
     report = f"ek-recorder status; systemctl status --no-pager {SERVICE}"
-    board.run(f"( {loop}; {report}; exit 1 )", timeout=5 * seconds)
+    board.run(f"( {loop}; {report}; exit 1 )", timeout=SLOW * seconds)
 
 
 def channels(board: Board) -> dict[str, Any]:
@@ -210,7 +210,7 @@ def test_the_panel_shows_the_recorder_and_downloads_what_export_writes(board: Bo
     (arm,) = found["channels"]
     assert (found["state"], arm["name"], arm["state"], arm["lost"]) == ("running", "arm", "recording", 0)
     assert found["losses"].startswith("Nothing lost since ")
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 60 * SLOW
     while not json.loads(visitor.get("/recorder.json"))["listed_at"] and time.monotonic() < deadline:
         time.sleep(1)
     (arm,) = json.loads(visitor.get("/recorder.json"))["channels"]

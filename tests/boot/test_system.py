@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import Board
+from boards import SLOW, Board
 from sample import in_sample
 
 TOP = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ def assert_healthy(board: Board) -> None:
     assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
     assert board.try_run("cat /run/evenkeel/data-degraded")[0] != 0
     # The services need some seconds after their start, until each has answered the agent.
-    end = time.monotonic() + 60
+    end = time.monotonic() + 60 * SLOW
     while (found := board.health()[1]["health"]) != "ok" and time.monotonic() < end:
         time.sleep(1)
     assert found == "ok", board.run("ekctl status")

@@ -128,7 +128,6 @@ def factory() -> Iterator[Factory]:
 
 @pytest.fixture(scope="module")
 def board(factory: Factory) -> Iterator[Board]:
-    os.environ["EVENKEEL_KVM"] = "0"
     found = Board(factory.folder / "board", credentials=(CONSOLE,), image=factory.image())
     try:
         found.power_on()

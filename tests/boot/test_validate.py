@@ -29,13 +29,20 @@ STATE = "/var/lib/evenkeel-validate"
 RUN = "ek-validate run --yes --json --file 24 --only device.sequential-read --only fair.read.1m --compare-with bfq"
 # A broken promise is no failure here: the figures of an emulated eMMC are chance.
 DONE = (0, 4)
+# A second eMMC, which holds no data. Its validations have one case, so they are short.
+SPARE = "mmcblk1"
+SPARE_MIB = 64
+DESTROY = (
+    f"ek-validate run --yes --json --destroy /dev/{SPARE} --destroy /dev/{SPARE} --no-compare"
+    " --only device.sequential-read"
+)
 # A power cut takes up to a minute: the run before it, and the boot after it.
 CUTS = 20 if DEEP else 3
 
 
 @pytest.fixture(scope="module")
 def board() -> Iterator[Board]:
-    yield from power_on("boot-validate", emmc=True)
+    yield from power_on("boot-validate", emmc=True, spare_mib=SPARE_MIB)
 
 
 # What a validation may change. The list of loaded schedulers may grow, so only the active one counts.
@@ -107,6 +114,60 @@ def test_the_system_disk_is_refused(board: Board) -> None:
     assert status == 1
     assert "is in use" in output
     assert "Nothing was written" in output
+
+
+def test_a_read_only_partition_is_refused(board: Board, settings: str) -> None:
+    """As after an error of the file system, the folder of the test file cannot be written."""
+    board.run(
+        "mkdir -p /run/read-only && mount --bind /data /run/read-only && mount -o remount,bind,ro /run/read-only"
+    )
+    status, output = board.try_run(f"{RUN} --folder /run/read-only")
+    board.run("umount /run/read-only")
+    assert status == 1
+    assert "/run/read-only is read-only" in output
+    clean(board, settings)
+
+
+def test_a_read_only_medium_is_refused(board: Board) -> None:
+    board.run(f"blockdev --setro /dev/{SPARE}")
+    status, output = board.try_run(DESTROY)
+    board.run(f"blockdev --setrw /dev/{SPARE}")
+    assert status == 1
+    assert f"/dev/{SPARE} is read-only" in output
+    assert "Nothing was written" in output
+
+
+def test_a_device_that_becomes_read_only_ends_the_run(board: Board, settings: str) -> None:
+    """As an eMMC at the end of its life, which still reads. The report has what was measured before."""
+    board.run(
+        f"{DESTROY} > /run/report.json 2>&1 & sleep 8; blockdev --setro /dev/{SPARE}; wait", timeout=300
+    )
+    board.run(f"blockdev --setrw /dev/{SPARE}")
+    found = latest(board)
+    assert found["state"] == "partial"
+    assert "the device became read-only" in found["reason"], found["reason"]
+    assert found["not_restored"] == []
+    clean(board, settings)
+
+
+def test_a_device_that_is_removed_ends_the_run(board: Board, settings: str) -> None:
+    """The driver lets go of the card, as when somebody pulls it out. Afterwards a new run measures the card."""
+    card = board.run(f"basename $(readlink -f /sys/block/{SPARE}/device)")
+    driver = "/sys/bus/mmc/drivers/mmcblk"
+    board.run(
+        f"{DESTROY} > /run/report.json 2>&1 & sleep 8; echo {card} > {driver}/unbind; wait", timeout=300
+    )
+    found = latest(board)
+    assert found["state"] == "partial"
+    assert "was removed" in found["reason"], found["reason"]
+    assert found["not_restored"] == []
+    clean(board, settings)
+    assert board.settled() == "running"
+    board.run(f"echo {card} > {driver}/bind; udevadm settle")
+    status, output = board.try_run(f"{DESTROY} > /run/report.json", timeout=600)
+    assert status in DONE, output
+    assert latest(board)["state"] == "complete"
+    clean(board, settings)
 
 
 def test_cancel_leaves_a_partial_report(board: Board, settings: str) -> None:

@@ -24,7 +24,7 @@ from pages import PATIENCE_MS, chromium, logged_in  # noqa: E402
 
 SHOTS = TOP / "build/screenshots"
 # Time limit of one test. The longest test needs about 90 s on a busy machine.
-TEST_SECONDS = 300
+TEST_SECONDS = 600
 AFTER_MS = 10_000  # timeout of each look at the page of a failed test
 TEXT = 160  # characters of the text of a page after the list of failed tests
 shown = pytest.StashKey[list[str]]()

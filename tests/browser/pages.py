@@ -23,7 +23,7 @@ SHOTS = TOP / "build/screenshots"
 AXE = TOP / "build/axe"
 PASSWORD = "a long enough one 42"  # noqa: S105
 # Time limit for a page to load or change. An emulated board on two busy cores may need this long.
-PATIENCE_MS = 60_000
+PATIENCE_MS = 180_000
 DESKTOP, PHONE = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 VIEWS = [(device, scheme) for device in ("desktop", "phone") for scheme in ("light", "dark")]
 

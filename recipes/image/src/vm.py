@@ -72,6 +72,9 @@ class Options:
     fresh: start from the image again, and delete the data of the board
     slot: slot to boot from an eMMC; in other boots GRUB chooses the slot
     memory_mb: memory of the board
+    steady: the clock of the board counts its instructions, at 4 ns each, and stands still while the host is too
+        busy to emulate the board. So a slow host breaks no time limit on the board. While the board is idle, its
+        clock follows the host's. The processors are emulated in turn
     extra: additional arguments for QEMU
     """
 
@@ -81,6 +84,7 @@ class Options:
     fresh: bool = False
     slot: str = "A"
     memory_mb: int = 1024
+    steady: bool = False
     extra: tuple[str, ...] = ()
 
 
@@ -179,7 +183,7 @@ class Machine:
             self.save_state(up=False)
             self.image = self._unpack(unpacker) if unpacker else self.given
             self._prepare_disk(options)
-            arguments = [*self._accelerator(), *self._arguments(options)]
+            arguments = [*self._accelerator(options), *self._arguments(options)]
             with self.qemu_log.open("wb") as log:
                 qemu = subprocess.Popen(
                     enter("qemu-system-x86_64", *arguments),
@@ -353,13 +357,16 @@ class Machine:
             file.seek(KERNEL_MAGIC_AT)
             return copy.name if file.read(len(KERNEL_MAGIC)) == KERNEL_MAGIC else None
 
-    def _accelerator(self) -> list[str]:
-        self.kvm = self._kvm_works()
+    def _accelerator(self, options: Options) -> list[str]:
+        self.kvm = not options.steady and self._kvm_works()
         if self.kvm:
             return ["-accel", "kvm", "-cpu", "host"]
+        accelerator = ["-accel", "tcg,thread=multi"]
+        if options.steady:
+            accelerator = ["-accel", "tcg,thread=single", "-icount", "shift=2,sleep=on"]
         # QEMU emulates `rep movsb` byte by byte. Without these two flags, kernel and C library copy words: a start of the
         # board takes an eighth less processor time.
-        return ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm"]
+        return [*accelerator, "-cpu", "max,-erms,-fsrm"]
 
     def _kvm_works(self) -> bool:
         """Whether our kernel boots with KVM. The answer is stored per version of the host's kernel and CPU model.

@@ -153,6 +153,17 @@ def start(vm: Any, run: Path, image: Path) -> Any:
     return machine
 
 
+def test_a_steady_board_counts_its_instructions(
+    vm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where KVM works, because a processor of the host cannot count them."""
+    monkeypatch.setattr(vm.Machine, "_kvm_works", lambda machine: True)
+    machine = vm.Machine(tmp_path)
+    assert machine._accelerator(vm.Options())[:2] == ["-accel", "kvm"]
+    assert "-icount" in machine._accelerator(vm.Options(steady=True))
+    assert not machine.kvm
+
+
 def backing_file(run: Path) -> Path:
     """The image of which the board's disk is an overlay."""
     out = subprocess.run(
