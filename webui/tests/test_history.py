@@ -447,34 +447,43 @@ def test_the_heat_map_has_all_requests(recorded: Browser) -> None:
 LATENCIES = st.dictionaries(st.integers(0, 199), st.integers(1, 10**6), max_size=20).map(
     lambda found: sum(lanes.lanes(index, [lanes.chunk(count)]) for index, count in found.items())
 )
-STEPS = st.dictionaries(
-    st.integers(0, 999).map(lambda n: n * 5), st.dictionaries(st.sampled_from("abc"), LATENCIES), max_size=60
-)
+STEPS = st.dictionaries(st.integers(0, 999).map(lambda n: n * 5), LATENCIES.map(lanes.bands), max_size=60)
 
 
 @given(STEPS)
-def test_cells_have_each_request_once(points: dict[int, dict[str, int]]) -> None:
+def test_cells_have_each_request_once(points: dict[int, int]) -> None:
     found = heat.cells(points)
-    for at, apps in points.items():
-        assert sum(cell.requests for cell in found if cell.at == at) == sum(
-            sum(lanes.counts(each)) for each in apps.values()
-        )
+    for at, bands in points.items():
+        assert sum(cell.requests for cell in found if cell.at == at) == sum(lanes.counts(bands))
     assert len({(cell.at, cell.band) for cell in found}) == len(found)
+
+
+@given(STEPS)
+def test_the_table_of_the_heat_map_has_its_cells(points: dict[int, int]) -> None:
+    found = heat.cells(points)
+    rows = heat.table(points)
+    assert [row.band for row in rows] == sorted({cell.band for cell in found}, reverse=True)
+    for row in rows:
+        inside = [cell for cell in found if cell.band == row.band]
+        assert row.requests == sum(cell.requests for cell in inside)
+        assert row.part == row.requests / sum(cell.requests for cell in found)
+        most = max(cell.requests for cell in inside)
+        assert row.most_at == min(cell.at for cell in inside if cell.requests == most)
 
 
 @given(st.integers(0, 198))
 def test_a_latency_is_inside_the_limits_of_its_band(index: int) -> None:
-    low, high = heat.limits(index // heat.PER_BAND)
+    low, high = heat.limits(index // lanes.BAND)
     assert low <= bucket_upper(index) <= high
-    assert heat.limits(index // heat.PER_BAND + 1)[0] == high + 1
+    assert heat.limits(index // lanes.BAND + 1)[0] == high + 1
 
 
 @given(STEPS)
 def test_a_heat_map_covers_the_cells_and_stays_in_its_box(
-    points: dict[int, dict[str, int]],
+    points: dict[int, int],
 ) -> None:
     found = heat.cells(points)
-    made = heat.picture(found, 0, 5000, 5)
+    made = heat.picture(points, 0, 5000, 5)
     rectangles = re.findall(r"M([0-9.]+),([0-9.]+)H([0-9.]+)v([0-9.]+)H([0-9.]+)z", "".join(made.shapes))
     assert bool(rectangles) == bool(found)
     for left, top, right, height, back in rectangles:
@@ -571,6 +580,19 @@ def test_any_chart_over_two_years_is_fast(
     print({address.replace(f"&end={NOW}", ""): round(cost * 1000) for address, cost in costs.items()}, "ms")
     # The host may be busy with other work, which also makes the CPU slower.
     assert max(costs.values()) <= CHART_S * 1.5, costs
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "unsigned", "signed"),
+    [
+        (None, "us", "—", "—"), (1500, "us", "1.50 ms", "+1.50 ms"), (-1500, "us", "−1.50 ms", "−1.50 ms"),
+        (0.25, "s/min", "0.2 s", "+0.2 s"), (-3.0, "MB/s", "−3.0 MB/s", "−3.0 MB/s"), (60, "1/h", "60.0", "+60.0"),
+        (0, "1/h", "0.0", "0.0"),
+    ],
+)  # fmt: skip
+def test_values_of_a_comparison(value: float | None, unit: str, unsigned: str, signed: str) -> None:
+    assert compare.shown(value, unit) == unsigned
+    assert compare.shown(value, unit, signed=True) == signed
 
 
 TIMES = st.lists(st.integers(0, 1000), unique=True, max_size=30).map(sorted)

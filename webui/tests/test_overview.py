@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from evenkeel_api.messages import Message
 from evenkeel_history.live import Live
+from evenkeel_history.merged import total
 from evenkeel_history.period import READ, SYSTEM, WRITE, Period, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.store import Store
@@ -293,8 +294,7 @@ def test_a_poll_of_16_busy_apps_costs_little(
     page: Browser, live: Live, store: Store, agent: FakeAgent
 ) -> None:
     """The CPU time of a poll each second, with all that its caches spare it: less than 2 % of a core."""
-    found = Sum()
-    found.add_period(busy(1, 1000))
+    found = total([busy(1, 1000)])
     now = int(time.time())
     for at in range(now - SPAN_S, now):
         live.add(at, found)

@@ -16,6 +16,7 @@ from evenkeel_common.iostat import (
     bucket_upper,
     parse,
     percentile,
+    percentiles,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +63,13 @@ def test_percentiles_match_sorted_latencies(latencies: list[int], percent: int) 
 def test_a_percentile_may_be_a_fraction(latencies: list[int]) -> None:
     exact = sorted(latencies)[math.ceil(len(latencies) * Fraction("0.999")) - 1]
     assert percentile(Counter(map(bucket, latencies)), Fraction("99.9")) == bucket_upper(bucket(exact))
+
+
+@given(HISTOGRAM, st.lists(st.sampled_from([1, 50, 99, Fraction("99.9"), 100])))
+def test_several_percentiles_are_each_of_them(
+    histogram: dict[int, int], percents: list[int | Fraction]
+) -> None:
+    assert percentiles(histogram, percents) == [percentile(histogram, percent) for percent in percents]
 
 
 def test_no_requests_have_no_percentile() -> None:

@@ -39,6 +39,16 @@ def test_the_percentiles_are_the_same(histogram: Histogram, percent: int | Fract
     assert lanes.percentile(made(histogram), percent) == iostat.percentile(histogram, percent)
 
 
+@given(HISTOGRAMS)
+def test_a_band_has_the_requests_of_its_buckets(histogram: Histogram) -> None:
+    expected = [0] * -(-BUCKETS // lanes.BAND)
+    for index, count in histogram.items():
+        expected[index // lanes.BAND] += count
+    found = lanes.counts(lanes.bands(made(histogram)))
+    assert list(found) == expected[: len(found)]
+    assert not any(expected[len(found) :])
+
+
 def test_a_count_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(OverflowError):
         lanes.chunk(1 << 64)

@@ -7,18 +7,15 @@ from fractions import Fraction
 
 import pytest
 from evenkeel_common.iostat import BUCKETS, bucket, bucket_upper
-from evenkeel_history.lanes import histogram
+from evenkeel_history.merged import total
 from evenkeel_history.period import (
     BLAME_BITS,
     COUNT_BITS,
     Flow,
-    Spot,
     Sum,
     long,
     pack,
     short,
-    total,
-    total_and_spots,
     unpack,
 )
 from evenkeel_history.testing import busy
@@ -78,22 +75,6 @@ def test_the_grouping_does_not_matter(sums: list[Sum], cut: int) -> None:
     for each in sums:
         added.add(each)
     assert_close(total(periods), added)
-
-
-@given(st.lists(SUM, max_size=4))
-def test_a_spot_has_all_io_of_each_app(sums: list[Sum]) -> None:
-    periods = [each.period() for each in sums]
-    spot, whole = Spot(), total(periods)
-    assert total_and_spots((period, spot) for period in periods) == whole
-    assert spot.ms == whole.ms
-    moved, latency = Counter[str](), Counter[tuple[str, int]]()
-    for (app, _, _), flow in whole.flows.items():
-        moved[app] += flow.bytes
-        latency.update({(app, index): count for index, count in flow.latency.items()})
-    assert spot.bytes == moved
-    assert {
-        (app, index): count for app, one in spot.latency.items() for index, count in histogram(one).items()
-    } == latency
 
 
 @given(st.lists(st.lists(st.integers(0, 1 << 30), min_size=1), min_size=1, max_size=5))

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 from disks import fill_up, small_disk
-from evenkeel_history.period import READ, WRITE, Sum, pack, total, unpack
+from evenkeel_history.merged import total
+from evenkeel_history.period import READ, WRITE, Sum, pack, unpack
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import DAMAGED, FILE
 from evenkeel_history.store import Store, StoreError

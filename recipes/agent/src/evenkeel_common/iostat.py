@@ -4,10 +4,11 @@
 docs/reference/scheduler.md defines the format, the fields and the histogram buckets.
 """
 
-import math
-from collections.abc import Container, Mapping
+from bisect import bisect_left
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import accumulate
 
 BUCKETS = 200  # number of buckets of a histogram; the last bucket also counts all larger latencies
 # counters that only groups with a fixed share have
@@ -48,22 +49,22 @@ def bucket_upper(index: int) -> int:
 
 def rank(total: int, percent: int | Fraction) -> int:
     """Which of TOTAL requests, sorted by their latency and counted from 1, is the percentile PERCENT (nearest rank)."""
-    return max(
-        1, math.ceil(total * percent / 100) if isinstance(percent, Fraction) else -(-total * percent // 100)
-    )
+    # exact, and much faster than arithmetic with a Fraction
+    return max(1, -(-total * percent.numerator // (100 * percent.denominator)))
+
+
+def percentiles(histogram: Mapping[int, int], percents: Iterable[int | Fraction]) -> list[int | None]:
+    """Each of PERCENTS (nearest rank) as the upper bound of its bucket, in µs; None without requests."""
+    indices = sorted(histogram)
+    sums = list(accumulate(histogram[index] for index in indices))
+    if not sums or sums[-1] <= 0:
+        return [None for _ in percents]
+    return [bucket_upper(indices[bisect_left(sums, rank(sums[-1], percent))]) for percent in percents]
 
 
 def percentile(histogram: Mapping[int, int], percent: int | Fraction) -> int | None:
-    """The percentile PERCENT (nearest rank) as the upper bound of its bucket, in µs; None without requests."""
-    total = sum(histogram.values())
-    if total <= 0:
-        return None
-    left = rank(total, percent)
-    for index in sorted(histogram):
-        left -= histogram[index]
-        if left <= 0:
-            return bucket_upper(index)
-    raise AssertionError("the rank is at most the total")
+    """The percentile PERCENT, as from percentiles()."""
+    return percentiles(histogram, (percent,))[0]
 
 
 def time_of(histogram: Mapping[int, int]) -> int:

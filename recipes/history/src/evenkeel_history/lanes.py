@@ -7,20 +7,21 @@ fill a lane after half a million years.
 """
 
 import struct
-from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
-from itertools import accumulate
 
-from evenkeel_common.iostat import Histogram, bucket_upper, rank
+from evenkeel_common.iostat import BUCKETS, Histogram, bucket_upper, rank
 
 LANE = 8
+BAND = 4  # buckets per band of bands(); eight buckets are a doubling of the latency
+_BITS = 8 * LANE
+_UPPER = [bucket_upper(index) for index in range(BUCKETS)]
 Lanes = int
 
 
 def lanes(first: int, chunks: Iterable[bytes]) -> Lanes:
     """The histogram whose buckets from FIRST on have the counts CHUNKS. Each is LANE bytes long, least significant first."""
-    return int.from_bytes(b"".join(chunks), "little") << (8 * LANE * first)
+    return int.from_bytes(b"".join(chunks), "little") << (_BITS * first)
 
 
 def chunk(count: int) -> bytes:
@@ -29,7 +30,7 @@ def chunk(count: int) -> bytes:
 
 def counts(found: Lanes) -> Sequence[int]:
     """The counts of all buckets, up to the last one that is used."""
-    size = -(-found.bit_length() // (8 * LANE))
+    size = -(-found.bit_length() // _BITS)
     return struct.unpack(f"<{size}Q", found.to_bytes(size * LANE, "little"))
 
 
@@ -37,7 +38,28 @@ def histogram(found: Lanes) -> Histogram:
     return {index: count for index, count in enumerate(counts(found)) if count}
 
 
+def bands(found: Lanes) -> Lanes:
+    """FOUND with one lane for each BAND buckets."""
+    pairs = found + (found >> _BITS)
+    # each lane whose number is a multiple of BAND now has the sum of BAND lanes
+    fours = pairs + (pairs >> 2 * _BITS)
+    size = -(-found.bit_length() // _BITS)
+    every = memoryview(fours.to_bytes((size + 1) * LANE, "little")).cast("Q")[::BAND]
+    return int.from_bytes(every.tobytes(), "little")
+
+
 def percentile(found: Lanes, percent: int | Fraction) -> int | None:
     """As evenkeel_common.iostat.percentile()."""
-    sums = list(accumulate(counts(found)))
-    return bucket_upper(bisect_left(sums, rank(sums[-1], percent))) if sums else None
+    if not found:
+        return None
+    # The buckets below the first used one need no work.
+    first = ((found & -found).bit_length() - 1) // _BITS
+    buckets = counts(found >> first * _BITS)
+    total = sum(buckets)
+    # from the largest latency down, because most callers want a percentile near it
+    above = total - rank(total, percent)
+    index = len(buckets) - 1
+    while buckets[index] <= above:
+        above -= buckets[index]
+        index -= 1
+    return _UPPER[first + index]

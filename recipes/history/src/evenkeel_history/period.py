@@ -8,7 +8,6 @@ of who slows whom (at most 1/128). To merge spans of time, histograms are added.
 """
 
 import zlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -16,7 +15,6 @@ import msgspec
 from evenkeel_common.iostat import Histogram, bucket_upper, percentile
 
 from .attribution import Blame
-from .lanes import LANE, Lanes, chunk, counts, histogram, lanes
 
 SYSTEM = ""  # the name that stands for everything on the board that is not an app
 READ, WRITE = 0, 1
@@ -89,24 +87,9 @@ def long(code: int, bits: int) -> int:
 
 
 COUNT_BITS, BLAME_BITS = 5, 7
-# tables of long(), by code
-_COUNTS = [long(code, COUNT_BITS) for code in range(65 << (COUNT_BITS - 1))]
-_TIMES = [long(code, BLAME_BITS) for code in range(65 << (BLAME_BITS - 1))]
-# the same numbers, as lanes() takes them
-_CHUNKS, _TIME_CHUNKS = ([chunk(n) for n in table if n < 1 << (8 * LANE - 1)] for table in (_COUNTS, _TIMES))
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Period)
-_FIRST = 9  # index in a row of flows at which the histogram begins
 MAX_PERIOD = 4 << 20  # the maximum size of a decompressed Period, in bytes; pack() never makes a larger one
-
-
-@dataclass(slots=True)
-class Spot:
-    """What a chart shows of a span of time: the I/O of each app, all devices and directions together."""
-
-    ms: int = 0
-    bytes: dict[str, int] = field(default_factory=dict)
-    latency: dict[str, Lanes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -140,61 +123,8 @@ class Sum:
         for app, (count, ms) in other.stalls.items():
             self.add_stalls(app, count, ms)
 
-    def add_period(
-        self,
-        period: Period,
-        *,
-        matrix: bool = True,
-        latencies: dict[Key, Lanes] | None = None,
-        spot: "Spot | None" = None,
-    ) -> None:
-        """Add PERIOD, without the detour over a Sum. If MATRIX is false, who slowed whom is left out.
-
-        LATENCIES: if given, the latencies are added to it in place of the histograms. SPOT: PERIOD is added to it, too. It
-        needs LATENCIES.
-        """
-        apps, devices, flows = period.apps, period.devices, self.flows
-        self.ms += period.ms
-        if spot is not None:
-            spot.ms += period.ms
-        for row in period.flows:
-            key = apps[row[0]], devices[row[1]], row[2]
-            flow = flows.get(key)
-            if flow is None:
-                flow = flows[key] = Flow()
-            if spot is not None:
-                spot.bytes[key[0]] = spot.bytes.get(key[0], 0) + row[3]
-            flow.bytes += row[3]
-            flow.ios += row[4]
-            flow.wait_us += row[5]
-            flow.gate_us += row[6]
-            flow.gates += row[7]
-            flow.service_us += row[8]
-            if len(row) <= _FIRST:
-                continue
-            first, codes, latency = row[_FIRST], row[_FIRST + 1 :], flow.latency
-            if latencies is not None:
-                found = lanes(first, map(_CHUNKS.__getitem__, codes))
-                latencies[key] = latencies.get(key, 0) + found
-                if spot is not None:
-                    spot.latency[key[0]] = spot.latency.get(key[0], 0) + found
-            elif not latency:
-                flow.latency = {index: _COUNTS[code] for index, code in enumerate(codes, first) if code}
-            else:
-                for index, code in enumerate(codes, first):
-                    if code:
-                        latency[index] = latency.get(index, 0) + _COUNTS[code]
-        if matrix and period.blame:
-            blame = self.blame
-            for pair, code in zip(product(apps, apps), period.blame, strict=True):
-                if code:
-                    blame[pair] = blame.get(pair, 0) + _TIMES[code]
-        for at in range(0, len(period.stalls), 3):
-            app, count, ms = period.stalls[at : at + 3]
-            self.add_stalls(apps[app], count, ms)
-
     def add_written(self, period: Period) -> None:
-        """Add only the sampled time of PERIOD and its written bytes: much less work than add_period()."""
+        """Add only the sampled time of PERIOD and its written bytes: much less work than merged.Merged."""
         apps, devices = period.apps, period.devices
         self.ms += period.ms
         for row in period.flows:
@@ -225,29 +155,6 @@ class Sum:
             else [],
             [n for app, (count, ms) in sorted(self.stalls.items()) for n in (apps[app], count, ms)],
         )
-
-
-def total(periods: Iterable[Period]) -> Sum:
-    return total_and_spots((period, None) for period in periods)
-
-
-def total_and_spots(periods: Iterable[tuple[Period, Spot | None]]) -> Sum:
-    """The sum of all periods. Each is added to its Spot as well, if it has one."""
-    result = Sum()
-    latencies: dict[Key, Lanes] = {}
-    matrices: dict[tuple[str, ...], Lanes] = {}  # by the apps of its rows and columns
-    for period, spot in periods:
-        result.add_period(period, matrix=False, latencies=latencies, spot=spot)
-        if period.blame:
-            apps = tuple(period.apps)
-            matrices[apps] = matrices.get(apps, 0) + lanes(0, map(_TIME_CHUNKS.__getitem__, period.blame))
-    for key, found in latencies.items():
-        result.flows[key].latency = histogram(found)
-    for apps, found in matrices.items():
-        result.add_blame(
-            {pair: us for pair, us in zip(product(apps, apps), counts(found), strict=False) if us}
-        )
-    return result
 
 
 def pack(period: Period, level: int = 6) -> bytes:

@@ -4,18 +4,26 @@
 
 Guarantee: each second that was sampled counts exactly once, in whichever tier it is. All queries are in one read
 transaction, so the number of the last saved minute is fixed. The service answers with the minutes after this number.
+
+Cost: most of the time of a chart goes into decoding rows. A row is never changed, so what was computed from rows is kept
+in a Cache. If a page asks for a span again, or for one that overlaps, only the other rows are read and decoded.
 """
 
 import contextlib
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
 from . import live, totals
-from .period import Period, Spot, Sum, total_and_spots, unpack
+from .cache import Cache
+from .merged import Merged, Mix, Spot
+from .period import Period, Sum, unpack
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -26,6 +34,8 @@ NO_MINUTES = 1 << 53  # no saved minute has a higher number, so the answer has o
 SECONDS_SPAN = 900
 # Bytes by day come from the coarsest tier whose rows do not cross midnight (UTC). 90 days are 180 rows.
 BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * HOUR)
+# The number of rows whose sum is kept in the cache. If the span moves on by a row, two of these sums are computed again.
+BLOCK = 16
 
 
 @dataclass(slots=True)
@@ -33,7 +43,7 @@ class Found:
     """The history from START to END (seconds since 1970), in points of STEP seconds.
 
     If a point is missing, the service did not sample at that time. SPOTS have what a chart shows. POINTS have all flows;
-    they are empty unless they were asked for.
+    they are empty unless they were asked for. Nobody may change either, because the cache has the same objects.
     """
 
     start: int
@@ -47,16 +57,135 @@ class Found:
     unreadable: int = 0  # number of damaged rows, which are left out
 
 
+class _Row(NamedTuple):
+    """A row of the database, without its data."""
+
+    tier: int  # index in TIERS
+    seq: int
+    at: int
+
+
+Rows = list[tuple[int, bytes]]  # start and data of each row
+
+
+class _Pieces(Protocol):
+    """How rows are grouped, and what is computed from each group."""
+
+    def __init__(self, step: int) -> None:
+        """STEP: the seconds of a slot of the chart."""
+
+    def group(self, row: _Row, shared: Collection[int]) -> Hashable:
+        """The group of ROW. SHARED: the slots with more than one row. The group decides what value() makes of a row."""
+
+    def value(self, group: Hashable, rows: Rows) -> tuple[Any, int]:
+        """What is computed from ROWS, and how many bytes of memory it needs."""
+
+
+@dataclass(slots=True)
+class _Chart:
+    """A part of a chart. A slot with several rows, which may be in other parts, has a Mix. Any other slot has a Spot."""
+
+    total: Merged = field(default_factory=Merged)
+    spots: dict[int, Spot] = field(default_factory=dict)
+    mixes: dict[int, Mix] = field(default_factory=dict)
+    unreadable: int = 0
+
+    def add(self, at: int, data: bytes) -> Period | None:
+        """Add the row DATA to the slot AT. Returns None if it is damaged."""
+        try:
+            period = unpack(data)
+        except ValueError:
+            self.unreadable += 1
+            return None
+        self.total.add_period(period, self.mixes.setdefault(at, Mix()))
+        return period
+
+    def join(self, other: "_Chart") -> None:
+        self.total.add(other.total)
+        self.spots |= other.spots
+        for at, mix in other.mixes.items():
+            self.mixes.setdefault(at, Mix()).add(mix)
+        self.unreadable += other.unreadable
+
+    def close(self) -> None:
+        """Make the spots of all slots."""
+        self.spots |= {at: mix.spot() for at, mix in self.mixes.items()}
+        self.mixes = {}
+
+
+class _Blocks:
+    """Parts of a chart with points of STEP seconds. Each has up to BLOCK rows."""
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+
+    def group(self, row: _Row, shared: Collection[int]) -> Hashable:
+        return slot(row.at, self._step) in shared, row.tier, row.seq // BLOCK
+
+    def value(self, group: Hashable, rows: Rows) -> tuple[_Chart, int]:
+        assert isinstance(group, tuple)
+        chart = _Chart()
+        for at, data in rows:
+            chart.add(slot(at, self._step), data)
+        if not group[0]:
+            chart.close()
+        size = chart.total.size() + sum(spot.size() for spot in chart.spots.values())
+        return chart, size + sum(mix.size() for mix in chart.mixes.values())
+
+
+class _Days:
+    """The written bytes by day."""
+
+    def __init__(self, step: int = DAY) -> None:
+        pass
+
+    def group(self, row: _Row, _: Collection[int]) -> Hashable:
+        return row.tier, slot(row.at, DAY)
+
+    def value(self, _: Hashable, rows: Rows) -> tuple[tuple[int, Sum, int], int]:
+        """Day, sum, and number of damaged rows."""
+        result, unreadable = Sum(), 0
+        for _at, data in rows:
+            try:
+                result.add_written(unpack(data))
+            except ValueError:
+                unreadable += 1
+        return (slot(rows[0][0], DAY), result, unreadable), 400 + 400 * len(result.flows)
+
+
 class Reader:
-    """Opens the database again for each call, because the service may have replaced it. Thread-safe."""
+    """Opens the database again for each call, because the service may have replaced it. Thread-safe.
 
-    def __init__(self, folder: Path = Path(FOLDER), socket: Path = Path(live.SOCKET)) -> None:
+    CACHE: that of the program. Readers of several databases may share it.
+    """
+
+    def __init__(
+        self, folder: Path = Path(FOLDER), socket: Path = Path(live.SOCKET), cache: Cache | None = None
+    ) -> None:
         self._path, self._socket = folder / FILE, socket
+        self._cache = cache or Cache(0)
 
-    def _open(self) -> sqlite3.Connection:
-        db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None)
-        db.execute("BEGIN")
-        return db
+    def _open(self) -> tuple[sqlite3.Connection, Hashable]:
+        """The database in a read transaction, and what tells its file from all others."""
+        while True:
+            before = self._file()
+            db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None)
+            try:
+                db.execute("BEGIN")
+                db.execute("SELECT 1 FROM sqlite_master").fetchone()  # opens the file
+            except BaseException:
+                db.close()
+                raise
+            if self._file() == before:
+                return db, before
+            db.close()  # the service has just replaced the file
+
+    def _file(self) -> Hashable:
+        try:
+            state = self._path.stat()
+        except OSError:
+            return None
+        return state.st_dev, state.st_ino
 
     def read(self, start: int, end: int, *, points: bool = False) -> Found:
         """The history from START to END, at the finest resolution that a chart can show. POINTS: with all flows.
@@ -68,27 +197,25 @@ class Reader:
         step = TIERS[tier].seconds
         found = Found(slot(start, step), end, step)
         seconds = (start, end) if end - start <= SECONDS_SPAN else None
-        rows, by_second = self._gather(found, tier, seconds, kept_from=start)
+        parts, rows, by_second = self._gather(
+            found, tier, None if points else _Blocks, seconds, kept_from=start
+        )
         if by_second:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = by_second
-        found.total = total_and_spots(self._periods(found, rows, points=points))
-        return found
-
-    def _periods(
-        self, found: Found, rows: Iterable[tuple[int, bytes]], *, points: bool
-    ) -> Iterator[tuple[Period, Spot]]:
-        """The periods of ROWS, each with its spot in FOUND. POINTS: they are added to the points of FOUND, too."""
+        chart = _Chart()
+        for part in parts:
+            chart.join(part)
+        sums: dict[int, Merged] = {}
         for at, data in rows:
-            try:
-                period = unpack(data)
-            except ValueError:
-                found.unreadable += 1
-                continue
             at = slot(at, found.step)
-            if points:
-                found.points.setdefault(at, Sum()).add_period(period, matrix=False)
-            yield period, found.spots.setdefault(at, Spot())
+            period = chart.add(at, data)
+            if points and period is not None:
+                sums.setdefault(at, Merged()).add_period(period, matrix=False)
+        chart.close()
+        found.spots, found.total, found.unreadable = chart.spots, chart.total.sum(), chart.unreadable
+        found.points = {at: merged.sum() for at, merged in sums.items()}
+        return found
 
     def _kept(self, db: sqlite3.Connection, tier: int, start: int) -> int:
         """The finest tier, TIER or a coarser one, of which no later one goes further back to START.
@@ -113,18 +240,12 @@ class Reader:
         In the points, the flows have only `bytes`, and there are only flows to the device. `ms` is the sampled time.
         """
         found = Found(slot(start, DAY), end, DAY)
-        for at, data in self._gather(found, BY_DAY)[0]:
-            try:
-                period = unpack(data)
-            except ValueError:
-                found.unreadable += 1
-                continue
-            at = slot(at, DAY)
-            point = found.points.get(at)
-            if point is None:
-                point = found.points[at] = Sum()
-            point.add_written(period)
-            found.total.add_written(period)
+        days, rows, _ = self._gather(found, BY_DAY, _Days)
+        days += [_Days().value(None, [row])[0] for row in rows]
+        for at, written, unreadable in days:
+            found.points.setdefault(at, Sum()).add(written)
+            found.total.add(written)
+            found.unreadable += unreadable
         return found
 
     def seconds(self, start: int, end: int) -> list[tuple[int, Period]]:
@@ -142,19 +263,23 @@ class Reader:
         self,
         found: Found,
         tier: int,
+        pieces: type[_Pieces] | None,
         seconds: tuple[int, int] | None = None,
         *,
         kept_from: int | None = None,
-    ) -> tuple[list[tuple[int, bytes]], list[tuple[int, bytes]]]:
-        """All rows of FOUND's span as (start, data): those of TIER, finer ones that it does not cover, and those in RAM.
+    ) -> tuple[list[Any], Rows, Rows]:
+        """All rows of FOUND's span: those of TIER, finer ones that it does not cover, and those in RAM.
 
-        The second list has the rows by second from SECONDS, if the service still has them. Problems go to FOUND. With
-        KEPT_FROM, the start of the span, a coarser tier may take the place of TIER; then FOUND gets its span and step.
+        The first list has what PIECES computes from the rows in the database. Without PIECES, these rows are in the second
+        list, which also has the rows in RAM. The third list has the rows by second from SECONDS, if the service still has
+        them; then the others are empty. Problems go to FOUND. With KEPT_FROM, the start of the span, a coarser tier may
+        take the place of TIER; then FOUND gets its span and step.
         """
-        last = 0
-        try:
-            db = self._open()
+        with contextlib.ExitStack() as stack:
+            last, rows = 0, list[_Row]()
             try:
+                db, file = self._open()
+                stack.callback(db.close)
                 if kept_from is not None and (kept := self._kept(db, tier, kept_from)) != tier:
                     tier, step = kept, TIERS[kept].seconds
                     found.start, found.end, found.step = (
@@ -164,33 +289,90 @@ class Reader:
                     )
                 last = db.execute(f"SELECT coalesce(max(seq), 0) FROM {TIERS[0].table}").fetchone()[0]
                 rows = self._rows(db, tier, found)
-            finally:
-                db.close()
-        except sqlite3.Error as error:
-            found.problem_code, found.problem, rows = "history-unreadable", str(error), []
-        try:
-            answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
-        except OSError as error:
-            # The database problem comes first: without the database there is nothing to show.
-            found.problem_code = found.problem_code or "history-live-silent"
-            found.problem = found.problem or error.strerror or str(error)
-            return rows, []
-        rows += [(at, data) for at, data in answer.minutes if found.start <= at < found.end]
-        return rows, answer.seconds
+            except sqlite3.Error as error:
+                found.problem_code, found.problem, rows = "history-unreadable", str(error), []
+            try:
+                answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
+            except OSError as error:
+                # The database problem comes first: without the database there is nothing to show.
+                found.problem_code = found.problem_code or "history-live-silent"
+                found.problem = found.problem or error.strerror or str(error)
+                answer = live.Answer([], [])
+            if answer.seconds:
+                return [], [], answer.seconds
+            minutes = [(at, data) for at, data in answer.minutes if found.start <= at < found.end]
+            if not rows:
+                return [], minutes, []
+            try:
+                if pieces is None:
+                    return [], self._data(db, rows) + minutes, []
+                return self._values(db, file, pieces(found.step), found.step, rows, minutes), minutes, []
+            except sqlite3.Error as error:
+                found.problem_code, found.problem = "history-unreadable", str(error)
+                return [], minutes, []
 
-    def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[tuple[int, bytes]]:
+    def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[_Row]:
         """The rows of TIER, and the rows of finer tiers that no coarser row covers yet."""
-        rows: list[tuple[int, bytes]] = []
+        rows: list[_Row] = []
         after = 0
         for index in range(tier, -1, -1):
             table = TIERS[index].table
-            rows += db.execute(
-                f"SELECT start, data FROM {table} WHERE start >= ? AND start < ? AND seq > ?",
-                (found.start, found.end, after),
-            ).fetchall()
+            # SQLite answers this from the index alone. With ORDER BY seq, it would read the whole table.
+            query = (
+                f"SELECT seq, start FROM {table} WHERE start >= ? AND start < ? AND seq > ? ORDER BY start"
+            )
+            rows += (_Row(index, seq, at) for seq, at in db.execute(query, (found.start, found.end, after)))
             newest = db.execute(f"SELECT last FROM {table} ORDER BY seq DESC LIMIT 1").fetchone()
             after = newest[0] if newest else 0
         return rows
+
+    def _data(self, db: sqlite3.Connection, rows: Iterable[_Row]) -> Rows:
+        """The data of ROWS."""
+        result: Rows = []
+        for tier, group in groupby(rows, lambda row: row.tier):
+            wanted = {row.seq: row.at for row in group}
+            table = TIERS[tier].table
+            query = f"SELECT seq, data FROM {table} WHERE seq BETWEEN ? AND ?"
+            result += (
+                (wanted[seq], data)
+                for seq, data in db.execute(query, (min(wanted), max(wanted)))
+                if seq in wanted
+            )
+        return result
+
+    def _values(
+        self,
+        db: sqlite3.Connection,
+        file: Hashable,
+        pieces: _Pieces,
+        step: int,
+        rows: list[_Row],
+        minutes: Rows,
+    ) -> list[Any]:
+        """What PIECES computes from each group of ROWS, from the cache if it has it. MINUTES: the rows in RAM."""
+        slots = Counter(slot(at, step) for at in (*(row.at for row in rows), *(at for at, _ in minutes)))
+        shared = {at for at, count in slots.items() if count > 1}
+        groups: dict[Hashable, list[_Row]] = {}
+        for row in rows:
+            groups.setdefault(pieces.group(row, shared), []).append(row)
+        values = []
+        for group, members in groups.items():
+            # The times tell rows with equal numbers apart, should a new file have the inode of an old one.
+            key = (
+                file,
+                type(pieces),
+                step,
+                group,
+                members[0].at,
+                members[-1].at,
+                *(row.seq for row in members),
+            )
+            value = self._cache.get(key)
+            if value is None:
+                value, size = pieces.value(group, self._data(db, members))
+                self._cache.put(key, value, size + 40 * len(key))
+            values.append(value)
+        return values
 
     def totals(self) -> Sum | None:
         """The I/O since the board booted; None before the first sample. Raises OSError if the service does not answer."""
@@ -203,7 +385,7 @@ class Reader:
     def oldest(self) -> int | None:
         """The start of the oldest row (seconds since 1970); None if there are no rows."""
         try:
-            db = self._open()
+            db, _ = self._open()
             try:
                 starts = [db.execute(f"SELECT min(start) FROM {tier.table}").fetchone()[0] for tier in TIERS]
             finally:
@@ -219,7 +401,7 @@ class Reader:
         """
         result: dict[str, list[tuple[int, Wear]]] = {}
         try:
-            db = self._open()
+            db, _ = self._open()
             try:
                 rows = db.execute("SELECT at, data FROM wear ORDER BY seq").fetchall()
             finally:

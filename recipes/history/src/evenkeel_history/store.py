@@ -24,7 +24,8 @@ from pathlib import Path
 
 from evenkeel_api.messages import Message
 
-from .period import pack, total, unpack
+from .merged import total
+from .period import pack, unpack
 from .schema import APPLICATION_ID, CREATE, DAMAGED, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
 from .wear import Wear

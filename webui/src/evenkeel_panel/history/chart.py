@@ -71,18 +71,25 @@ def stacked(
     """
     top = nice(max(highest(series), highest(also or {})))
     chart = Chart(f"{top:g} {unit}", "0")
-    runs, (left, right) = _runs(times, step), _sides(times, start, end, step)
+    left, right = _sides(times, start, end, step)
+    # by run: its part of TIMES, and its area without the y coordinates, first the upper side and then the lower one
+    areas = [
+        (
+            slice(run.start, run.stop),
+            "M"
+            + "L".join([f"{left[n]},%.2fH{right[n]}" for n in run])
+            + "L"
+            + "L".join([f"{right[n]},%.2fH{left[n]}" for n in reversed(run)])
+            + "Z",
+        )
+        for run in _runs(times, step)
+    ]
     sums = [0.0] * len(times)
-    below = [f"{HEIGHT:.2f}"] * len(times)
+    below = [float(HEIGHT)] * len(times)
     for app, values in series.items():
         sums = [low + (value or 0) for low, value in zip(sums, values, strict=True)]
-        above = [f"{HEIGHT - value / top * HEIGHT:.2f}" for value in sums]
-        path = []
-        for run in runs:
-            upper = [f"{left[n]},{above[n]}H{right[n]}" for n in run]
-            lower = [f"{right[n]},{below[n]}H{left[n]}" for n in reversed(run)]
-            path.append("M" + "L".join(upper + lower) + "Z")
-        chart.shapes[app] = "".join(path)
+        above = [HEIGHT - value / top * HEIGHT for value in sums]
+        chart.shapes[app] = "".join([area % (*above[part], *reversed(below[part])) for part, area in areas])
         below = above
     return chart
 
@@ -100,11 +107,17 @@ def lines(
 ) -> Chart:
     """Lines on a logarithmic scale, for latencies in µs. ALSO: as for stacked()."""
     both = [*series.values(), *(also or {}).values()]
-    found = [max(value, 1.0) for values in both for value in values if value is not None]
+    # A percentile is the upper bound of a bucket, so a chart has few different values.
+    different = {value for values in both for value in values if value is not None}
+    found = [max(value, 1.0) for value in different]
     low = 10 ** math.floor(math.log10(min(found, default=100.0)))
     high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
     chart = Chart(_time(high), _time(low))
     runs, (left, right) = _runs(times, step), _sides(times, start, end, step)
+    heights = {
+        value: f"{HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT:.2f}"
+        for value in different
+    }
     for app, values in series.items():
         path = []
         for run in runs:
@@ -114,9 +127,8 @@ def lines(
                 if value is None:
                     pen = "M"
                     continue
-                y = HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT
                 # each point is a horizontal line of one step, so that a single point is visible, too
-                path.append(f"{pen}{left[n]},{y:.2f}H{right[n]}")
+                path.append(f"{pen}{left[n]},{heights[value]}H{right[n]}")
                 pen = "L"
         chart.shapes[app] = "".join(path)
     return chart

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from evenkeel_api.schema import Struct
 from evenkeel_history.period import SYSTEM
 
+from ..apps.model import latency
 from . import model
 
 if TYPE_CHECKING:
@@ -26,6 +27,18 @@ MEASURES = {
     "wait": ("Waited per minute", "s/min"),
     "stalls": ("Stalls per hour", "1/h"),
 }
+_UNITS = {"MB/s": " MB/s", "s/min": " s"}  # that follow a number; the measure's words have the others
+
+
+def shown(value: float | None, unit: str, *, signed: bool = False) -> str:
+    """VALUE with its unit, as the page shows it. SIGNED: with a plus sign if it is more than 0."""
+    if value is None:
+        return "—"
+    sign = "−" if value < 0 else "+" if signed and value > 0 else ""
+    size = abs(value)
+    if unit == "us":
+        return sign + latency(size)
+    return f"{sign}{size:.1f}{_UNITS.get(unit, '')}"
 
 
 class Difference(Struct, frozen=True):

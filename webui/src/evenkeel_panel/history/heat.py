@@ -11,25 +11,24 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import zip_longest
+from typing import TYPE_CHECKING, NamedTuple
 
 from evenkeel_common.iostat import bucket_upper
 from evenkeel_history import lanes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from evenkeel_history.lanes import Lanes
 
 PARTS = (0.001, 0.01, 0.05, 0.2, 0.5)  # the upper ends of all levels but the last one
 WORDS = ("up to 0.1 %", "to 1 %", "to 5 %", "to 20 %", "to 50 %", "more than 50 %")
 COLUMNS = 120  # the maximum number of columns of the picture
-PER_BAND = 4  # buckets of the histogram per band; eight buckets are a doubling
 WIDTH, HEIGHT = 1000, 100
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """The requests of a step that starts at AT whose latencies are in the band BAND."""
 
     at: int
@@ -46,8 +45,8 @@ class Picture:
 
 def limits(band: int) -> tuple[int, int]:
     """The smallest and the largest latency of BAND, in µs."""
-    first = band * PER_BAND
-    return (bucket_upper(first - 1) + 1 if first else 0), bucket_upper(first + PER_BAND - 1)
+    first = band * lanes.BAND
+    return (bucket_upper(first - 1) + 1 if first else 0), bucket_upper(first + lanes.BAND - 1)
 
 
 def level(part: float) -> int:
@@ -55,24 +54,46 @@ def level(part: float) -> int:
     return bisect_left(PARTS, part)
 
 
-def cells(points: Mapping[int, Mapping[str, Lanes]]) -> list[Cell]:
-    """The cells by time and band. POINTS: the latencies of each step by app, by the start of the step."""
-    result = []
-    for at, apps in sorted(points.items()):
-        buckets = lanes.counts(sum(apps.values()))
-        bands = (sum(buckets[n : n + PER_BAND]) for n in range(0, len(buckets), PER_BAND))
-        result += [Cell(at, band, count) for band, count in enumerate(bands) if count]
-    return result
+def cells(points: Mapping[int, Lanes]) -> list[Cell]:
+    """The cells by time and band. POINTS: the bands of each step, by the start of the step."""
+    return [
+        Cell(at, band, count)
+        for at, found in sorted(points.items())
+        for band, count in enumerate(lanes.counts(found))
+        if count
+    ]
 
 
-def picture(found: Iterable[Cell], start: int, end: int, step: int) -> Picture:
-    """The picture of the cells FOUND between START and END, in a box of 1000 x 100. Many steps are merged."""
+class Band(NamedTuple):
+    """The requests of all steps whose latencies are in a band."""
+
+    band: int
+    requests: int
+    part: float  # of all requests
+    most_at: int  # start of the first step that has most of them
+
+
+def table(points: Mapping[int, Lanes]) -> list[Band]:
+    """The text alternative of the heat map, slowest band first. POINTS: as for cells()."""
+    times = sorted(points)
+    sums = lanes.counts(sum(points.values()))
+    total = sum(sums)
+    columns = zip_longest(*(lanes.counts(points[at]) for at in times), fillvalue=0)
+    return [
+        Band(band, count, count / total, times[column.index(max(column))])
+        for band, (count, column) in enumerate(zip(sums, columns, strict=True))
+        if count
+    ][::-1]
+
+
+def picture(points: Mapping[int, Lanes], start: int, end: int, step: int) -> Picture:
+    """The picture of POINTS, as for cells(), from START to END in a box of 1000 x 100. Many steps are merged."""
     width = step * max(1, math.ceil((end - start) / step / COLUMNS))
-    columns: dict[int, dict[int, int]] = {}  # requests by band
-    for cell in found:
-        column = columns.setdefault((cell.at - start) // width, {})
-        column[cell.band] = column.get(cell.band, 0) + cell.requests
-    used = {band for column in columns.values() for band in column}
+    merged: dict[int, Lanes] = {}
+    for at, found in points.items():
+        number = (at - start) // width
+        merged[number] = merged.get(number, 0) + found
+    used = [band for band, count in enumerate(lanes.counts(sum(merged.values()))) if count]
     if not used:
         return Picture()
     made = Picture(min(used), max(used) + 1)
@@ -87,10 +108,10 @@ def picture(found: Iterable[Cell], start: int, end: int, step: int) -> Picture:
             f"M{left:.1f},{(made.high - band - 1) * height:.2f}H{right:.1f}v{height:.2f}H{left:.1f}z"
         )
 
-    for number in range(min(columns), max(columns) + 2):
-        column = columns.get(number, {})
-        total = sum(column.values())
-        levels = {band: level(count / total) for band, count in column.items()}
+    for number in range(min(merged), max(merged) + 2):
+        column = lanes.counts(merged.get(number, 0))
+        total = sum(column)
+        levels = {band: level(count / total) for band, count in enumerate(column) if count}
         for band in list(runs):
             if levels.get(band) != runs[band][1]:
                 close(band, number)

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from evenkeel_api.schema import Struct
+from evenkeel_common.iostat import percentiles
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 from evenkeel_history.tiers import DAY, HOUR, MINUTE
 
@@ -37,6 +38,7 @@ SPANS = {
 }
 SPAN = "1h"
 DIRECTIONS = {READ: "read", WRITE: "write"}
+PERCENTS = (50, 99, Fraction("99.9"))  # the percentiles of a Row
 SPARE_BLOCKS = (
     "normal",
     "warning",
@@ -137,25 +139,28 @@ def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
 
 def _rows(at: int, found: Sum, app: str | None) -> list[Row]:
     seconds = found.ms / 1000
-    return [
-        Row(
-            at=at,
-            app=name,
-            direction=DIRECTIONS[direction],
-            sampled_s=round(seconds, 3),
-            bytes=flow.bytes,
-            requests=flow.ios,
-            mbps=round(flow.bytes / seconds / 1e6, 3) if seconds else 0.0,
-            p50_us=flow.percentile(50),
-            p99_us=flow.percentile(99),
-            p999_us=flow.percentile(Fraction("99.9")),
-            max_us=flow.longest,
-            wait_s=round(flow.wait_us / 1e6, 6),
-            gate_waits=flow.gates,
-            gate_s=round(flow.gate_us / 1e6, 6),
+    rows = []
+    for (name, direction), flow in sorted(_flows(found, app).items(), key=lambda item: order(*item[0])):
+        p50, p99, p999 = percentiles(flow.latency, PERCENTS)
+        rows.append(
+            Row(
+                at=at,
+                app=name,
+                direction=DIRECTIONS[direction],
+                sampled_s=round(seconds, 3),
+                bytes=flow.bytes,
+                requests=flow.ios,
+                mbps=round(flow.bytes / seconds / 1e6, 3) if seconds else 0.0,
+                p50_us=p50,
+                p99_us=p99,
+                p999_us=p999,
+                max_us=flow.longest,
+                wait_s=round(flow.wait_us / 1e6, 6),
+                gate_waits=flow.gates,
+                gate_s=round(flow.gate_us / 1e6, 6),
+            )
         )
-        for (name, direction), flow in sorted(_flows(found, app).items(), key=lambda item: order(*item[0]))
-    ]
+    return rows
 
 
 def order(app: str, direction: int = 0) -> tuple[bool, str, int]:
@@ -198,20 +203,17 @@ def page_data(
         wear=_wear(wear),
         changes=changes.rows,
         changes_problem=changes.problem,
-        heat=[
-            Heat(cell.at, *heat.limits(cell.band), cell.requests)
-            for cell in heat.cells(latencies(found, app))
-        ]
+        heat=[Heat(cell.at, *heat.limits(cell.band), cell.requests) for cell in heat.cells(bands(found, app))]
         if cells
         else [],
         rows=[row for at, point in sorted(found.points.items()) for row in _rows(at, point, app)],
     )
 
 
-def latencies(found: Found, app: str | None) -> dict[int, dict[str, Lanes]]:
-    """The latencies of each app in each point, all devices and directions together. APP: only this app; None: all apps."""
+def bands(found: Found, app: str | None) -> dict[int, Lanes]:
+    """The latencies in each point by band, all devices and directions together. APP: only this app; None: all apps."""
     return {
-        at: spot.latency if app is None else {name: one for name, one in spot.latency.items() if name == app}
+        at: sum(part.bands for name, part in spot.apps.items() if app in (None, name))
         for at, spot in found.spots.items()
     }
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from evenkeel_history import live
-from evenkeel_history.lanes import percentile
-from evenkeel_history.period import Sum
+from evenkeel_history.cache import Cache
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FOLDER
 from flask import Blueprint, Response, abort, current_app, render_template
@@ -25,9 +24,12 @@ from . import chart, compare, heat, model
 from .query import Pair, Query, form_time, pair, query
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
     from evenkeel_api.schema import Struct
     from evenkeel_history.lanes import Lanes
-    from evenkeel_history.period import Spot
+    from evenkeel_history.merged import Spot
+    from evenkeel_history.period import Key
 
 blueprint = Blueprint("history", __name__, template_folder="templates")
 NAV = Nav(30, "History", "history.page")
@@ -45,7 +47,8 @@ def reader() -> Reader:
     """The reader of the history of this board."""
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
-    return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)))
+    cache = current_app.extensions.setdefault("evenkeel-history", Cache())
+    return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)), cache)
 
 
 def problem_of(found: Found) -> str:
@@ -114,10 +117,9 @@ def page() -> str:
     asked = query()
     start, end = asked.window()
     found, data = _data(start, end, asked.app, rows=False, cells=False)
-    look = _look(found.total, asked.app)
+    look = _look(found.total.flows, asked.app)
     times = sorted(found.spots)
-    latencies = model.latencies(found, asked.app)
-    cells = heat.cells(latencies)
+    bands = model.bands(found, asked.app)
     now = int(time.time())
     return render_template(
         "history/page.html",
@@ -128,10 +130,10 @@ def page() -> str:
         empty=not times,
         coarse=found.step > max((end - start) / 20, 60),
         coverage=found.total.ms / 1000 / max(found.end - found.start, 1),
-        charts=_charts(found, _series(found, latencies, look["names"])),
-        heat=heat.picture(cells, found.start, found.end, found.step),
+        charts=_charts(found, _series(found, look["names"])),
+        heat=heat.picture(bands, found.start, found.end, found.step),
         heat_words=heat.WORDS,
-        heat_table=_heat_table(cells),
+        heat_table=_heat_table(bands),
         changes=_changes(data, look["titles"], now),
         marks=chart.marks(
             [
@@ -164,11 +166,8 @@ def page() -> str:
 def comparison() -> str:
     asked = pair()
     (first, one), (second, two) = _both(asked)
-    together = Sum()
-    together.add(first.total)
-    together.add(second.total)
-    look = _look(together, asked.app)
-    series = [_series(found, model.latencies(found, asked.app), look["names"]) for found in (first, second)]
+    look = _look([*first.total.flows, *second.total.flows], asked.app)
+    series = [_series(found, look["names"]) for found in (first, second)]
     sides = [
         {
             "words": words,
@@ -195,7 +194,7 @@ def comparison() -> str:
         rows=_compared(one, two, first, second).rows,
         measures=compare.MEASURES,
         now=int(time.time()),
-        latency=latency,
+        shown=compare.shown,
     )
 
 
@@ -231,10 +230,10 @@ def _compared(
     return compare.compare(one, two, (first.total.ms / 1000, second.total.ms / 1000))
 
 
-def _look(total: Sum, app: str | None) -> dict[str, Any]:
+def _look(flows: Iterable[Key], app: str | None) -> dict[str, Any]:
     """The apps of the page: all (`apps`), those in the charts (`names`), their titles and their colours."""
     titles = view().titles
-    everybody = model.everybody((name for name, _, _ in total.flows), titles)
+    everybody = model.everybody((name for name, _, _ in flows), titles)
     return {
         "apps": everybody,
         "names": [name for name in everybody if app in (None, name)],
@@ -243,14 +242,12 @@ def _look(total: Sum, app: str | None) -> dict[str, Any]:
     }
 
 
-def _series(
-    found: Found, latencies: dict[int, dict[str, Lanes]], names: list[str]
-) -> tuple[chart.Series, chart.Series]:
-    """The throughput in MB/s and the p99 latency in µs of the apps NAMES. LATENCIES: as from model.latencies()."""
-    times = sorted(found.spots)
+def _series(found: Found, names: Sequence[str]) -> tuple[chart.Series, chart.Series]:
+    """The throughput in MB/s and the p99 latency in µs of the apps NAMES."""
+    spots = [found.spots[at] for at in sorted(found.spots)]
     return (
-        {name: [_mbps(found.spots[at], name) for at in times] for name in names},
-        {name: [percentile(latencies[at].get(name, 0), 99) for at in times] for name in names},
+        {name: [_mbps(spot, name) for spot in spots] for name in names},
+        {name: [spot.apps[name].p99_us if name in spot.apps else None for spot in spots] for name in names},
     )
 
 
@@ -268,7 +265,9 @@ def _charts(
 
 
 def _mbps(spot: Spot, app: str) -> float | None:
-    return spot.bytes.get(app, 0) / spot.ms / 1000 if spot.ms else None
+    if not spot.ms:
+        return None
+    return spot.apps[app].bytes / spot.ms / 1000 if app in spot.apps else 0.0
 
 
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
@@ -281,17 +280,19 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
     }
 
 
-def _heat_table(cells: list[heat.Cell]) -> list[dict[str, Any]]:
-    """The text alternative of the heat map, slowest band first: requests, their part, and the time with most of them."""
-    total = sum(cell.requests for cell in cells)
+def _heat_table(bands: Mapping[int, Lanes]) -> list[dict[str, Any]]:
+    """The text alternative of the heat map, slowest band first. BANDS: as from model.bands()."""
     result = []
-    for band in sorted({cell.band for cell in cells}, reverse=True):
-        inside = [cell for cell in cells if cell.band == band]
-        most = max(inside, key=lambda cell: (cell.requests, -cell.at))
-        low, high = heat.limits(band)
-        count = sum(cell.requests for cell in inside)
+    for row in heat.table(bands):
+        low, high = heat.limits(row.band)
         result.append(
-            {"low": low, "high": high + 1, "requests": count, "part": count / total, "most_at": most.at}
+            {
+                "low": low,
+                "high": high + 1,
+                "requests": row.requests,
+                "part": row.part,
+                "most_at": row.most_at,
+            }
         )
     return result
 
