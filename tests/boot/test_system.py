@@ -255,7 +255,9 @@ def test_the_journal_is_read_by_a_helper(board: Board) -> None:
     call = "busctl --json=short call org.evenkeel.Agent1 /org/evenkeel/Agent1 org.evenkeel.Agent1 GetJournal ssssu"
     found = json.loads(board.run(f"{call} evenkeeld info '' '' 50"))["data"][0]
     assert {line["unit"]["data"] for line in found["lines"]["data"]} == {"evenkeeld.service"}
+    helper = board.run("systemctl show -P MainPID evenkeel-journal.service")
     kernel = json.loads(board.run(f"{call} kernel info '' '' 500"))["data"][0]
+    assert board.run("systemctl show -P MainPID evenkeel-journal.service") == helper != "0", "it serves both"
     assert any("evenkeel" in line["text"]["data"] for line in kernel["lines"]["data"])
     assert board.run("id -nG evenkeel-agent") == "evenkeel-agent"
     assert board.run(f"{AS_AGENT} journalctl --quiet -n 1 2> /dev/null || :") == ""

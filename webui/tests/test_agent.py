@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from evenkeel_agent import journal, support
 from evenkeel_agent.settings import Settings as AgentSettings
 from evenkeel_panel import texts
 from evenkeel_panel.agent import TIMEOUT_S, AgentRefused, AgentUnreachable, BusAgent
@@ -194,3 +195,5 @@ def test_an_open_file_arrives_and_its_connection_ends(bus: Bus) -> None:
 def test_the_panel_waits_longer_than_the_agent() -> None:
     """So the user reads for whom the agent waited. The page waits longer than the panel."""
     assert AgentSettings().call_timeout_s < TIMEOUT_S < 20
+    assert journal.ANSWER_S < TIMEOUT_S
+    assert support.QUERY_S + support.SEND_S < TIMEOUT_S

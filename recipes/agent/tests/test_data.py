@@ -263,7 +263,7 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
         "evenkeeld.service": [""],
         "evenkeel-alert@.service": [""],
         "evenkeel-fixed-share@.service": ["CAP_SYS_ADMIN"],
-        "evenkeel-journal@.service": [""],
+        "evenkeel-journal.service": [""],
         "evenkeel-network-boot.service": [""],
         "evenkeel-network.service": [""],
         "evenkeel-recordings@.service": [""],
@@ -346,7 +346,8 @@ def test_only_the_agent_asks_for_the_journal_and_the_helper_cannot_change_it() -
     socket = (DATA / "evenkeel-journal.socket").read_text()
     assert f"ListenSequentialPacket={Settings().journal_socket}\n" in socket
     assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
-    helper = (DATA / "evenkeel-journal@.service").read_text().splitlines()
+    assert "Accept=no\n" in socket, "the helper accepts the connections"
+    helper = (DATA / "evenkeel-journal.service").read_text().splitlines()
     assert {"DynamicUser=yes", "SupplementaryGroups=systemd-journal", "ProtectSystem=strict"} <= set(helper)
     assert "RestrictAddressFamilies=none" in helper
     assert not [line for line in helper if line.startswith(("ReadWritePaths=", "User="))]
@@ -377,7 +378,7 @@ def test_the_helper_can_use_openat2() -> None:
         "evenkeeld",
         "evenkeel-fixed-share@",
         "evenkeel-alert@",
-        "evenkeel-journal@",
+        "evenkeel-journal",
         "evenkeel-network",
         "evenkeel-network-boot",
         "evenkeel-recordings@",

@@ -3,7 +3,10 @@
 
 import asyncio
 import json
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -196,8 +199,111 @@ def test_a_slow_search_is_ended(journalctl: Path) -> None:
 
 
 def test_the_helper_gives_up_before_the_agent() -> None:
-    assert journal_helper.SEARCH_S < journal.ANSWER_S
+    # systemd may need seconds to start the helper
+    assert journal_helper.SEARCH_S + 4 <= journal.ANSWER_S
     assert tuple(journal.PRIORITIES) == journal_helper.PRIORITIES
+
+
+LISTEN = """
+import socket, sys
+from evenkeel_agent import journal_helper
+journal_helper.CONNECTION_S = int(sys.argv[2])
+if sys.argv[4] == "faulty":
+    def fault(arguments):
+        raise RuntimeError("a fault")
+    journal_helper.read = fault
+with socket.socket(fileno=0) as listener:
+    journal_helper.listen(listener, sys.argv[1], float(sys.argv[3]))
+"""
+
+
+class Helper:
+    """ek-journal on a socket in FOLDER, with a fake journalctl there."""
+
+    def __init__(self, folder: Path, connection_s: int = 60, idle_s: float = 60, mode: str = "") -> None:
+        self.journalctl = fake(folder)
+        self.path = str(folder / "journal")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self.path)
+            listener.listen()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", LISTEN, str(self.journalctl), str(connection_s), str(idle_s), mode],
+                stdin=listener,
+                stderr=subprocess.PIPE,
+                env={"PYTHONPATH": os.pathsep.join(sys.path)},
+                text=True,
+            )
+
+    def connect(self) -> socket.socket:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        connection.settimeout(20)
+        connection.connect(self.path)
+        return connection
+
+    def ask(self) -> End:
+        """The end of the answer to a request."""
+        with self.connect() as connection:
+            connection.send(json.dumps(ORDER).encode())
+            while not isinstance(part := parse(connection.recv(PACKET_BYTES)), End):
+                pass
+            return part
+
+    def end(self) -> str:
+        """End the process. Returns what it has logged."""
+        self.process.kill()
+        return self.process.communicate()[1]
+
+
+def test_one_process_serves_one_connection_after_the_other(tmp_path: Path) -> None:
+    served = Helper(tmp_path)
+    assert [served.ask() for _ in range(6)] == [End(0)] * 6
+    assert served.process.poll() is None
+    assert served.end() == ""
+
+
+def test_a_slow_reader_delays_no_other_and_a_fifth_connection_is_closed(tmp_path: Path) -> None:
+    served = Helper(tmp_path)
+    slow = [served.connect() for _ in range(journal_helper.CONNECTIONS - 1)]
+    assert served.ask() == End(0)
+    slow.append(served.connect())
+    time.sleep(0.2)  # until the process of ask() has ended
+    with served.connect() as further:
+        further.settimeout(journal_helper.STALL_S / 2)
+        assert further.recv(PACKET_BYTES) == b""
+    for connection in slow:
+        connection.close()
+    served.end()
+
+
+def test_the_process_ends_when_no_connection_comes_and_none_is_open(tmp_path: Path) -> None:
+    served = Helper(tmp_path, idle_s=0.3)
+    with served.connect():
+        time.sleep(1.5)
+        assert served.process.poll() is None, "a connection is open"
+    assert served.process.wait(20) == 0
+    served.end()
+
+
+def test_a_connection_that_takes_too_long_is_closed(tmp_path: Path) -> None:
+    served = Helper(tmp_path, connection_s=1)
+    began = time.monotonic()
+    with served.connect() as connection:
+        assert connection.recv(PACKET_BYTES) == b""
+    assert time.monotonic() - began < journal_helper.STALL_S - 2
+    assert served.ask() == End(0)
+    served.end()
+
+
+def test_a_fault_in_one_connection_ends_no_other(tmp_path: Path) -> None:
+    served = Helper(tmp_path, mode="faulty")
+    with served.connect() as other:
+        for _ in range(2):
+            with pytest.raises(Truncated):
+                served.ask()
+        other.send(b"x")
+        assert isinstance(parse(other.recv(PACKET_BYTES)), End)
+    assert served.process.poll() is None
+    assert served.end().count("RuntimeError: a fault") == 2
 
 
 def connected(board: Harness) -> FakeSocket:

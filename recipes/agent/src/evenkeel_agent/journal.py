@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Serves GetJournal. The agent may not read the journal: ek-journal reads it.
 
-systemd starts one process of ek-journal for each connection, as a user that can read the journal and change nothing.
+systemd starts ek-journal at the first connection, as a user that can read the journal and change nothing.
 """
 
 import asyncio
@@ -22,9 +22,10 @@ from .caller import Caller
 from .settings import Settings
 
 SOCKET_UNIT = "evenkeel-journal.socket"
-HELPER_UNITS = "evenkeel-journal@*"  # a pattern for journalctl: each connection has a unit
-# Time that GetJournal waits for ek-journal, which gives up earlier: less than the panel waits.
-ANSWER_S = 7.0
+HELPER_UNIT = "evenkeel-journal.service"
+# Time that GetJournal waits for ek-journal: less than the panel waits. ek-journal gives up earlier, but systemd may have to
+# start it, which takes seconds on a slow board.
+ANSWER_S = 13.0
 PRIORITIES: tuple[Priority, ...] = get_args(Priority)
 
 
@@ -47,7 +48,7 @@ class JournalReader:
         except TimeoutError:
             problem = Message("journal-slow", seconds=ANSWER_S)
         except (Truncated, ConnectionError):
-            problem = Message("journal-ended", unit=HELPER_UNITS)
+            problem = Message("journal-ended", unit=HELPER_UNIT)
         except OSError as error:
             reason = why(error)
             problem = Message("journal-unreachable", path=self._path, reason=reason, unit=SOCKET_UNIT)

@@ -1,21 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 """ek-journal: reads the journal for the agent, and cannot change it. It runs as a user of its own.
 
-Standard input is a connection of evenkeel-journal.socket, to which only the agent may connect. The first packet is the
-request, as JSON; the helper reads no other one. The answer is a JSON array in the packets of evenkeel_common.packets: a
-row for each line. The helper checks the request itself: it passes a unit, a priority and times to journalctl, and no
-other option or path. If the request is "bundle", the answer is a support bundle (support_bundle.py).
+Only the agent may connect to evenkeel-journal.socket. The first packet of a connection is the request, as JSON; the helper
+reads no other one. The answer is a JSON array in the packets of evenkeel_common.packets: a row for each line. The helper
+checks the request itself: it passes a unit, a priority and times to journalctl, and no other option or path. If the
+request is "bundle", the answer is a support bundle (support_bundle.py).
 
-Memory: at most MAX_LINES lines of MAX_TEXT characters, and one line of journalctl, which it cuts at MAX_LINE bytes.
+Each connection has a process of its own, so that a slow or faulty one does not affect others. It is a fork: to start the
+program takes much longer than to answer. The first process ends when no connection came for IDLE_S.
+
+Memory of a connection: at most MAX_LINES lines of MAX_TEXT characters, and one line of journalctl, which it cuts at
+MAX_LINE bytes.
 """
 
+import calendar
 import json
+import os
 import re
+import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,10 +41,14 @@ MAX_LINE = (
     256 * 1024
 )  # longer than all fields of a line: without --all, journalctl omits a field of more than 4096 bytes
 MAX_REQUEST = 4096
-# A search may read the whole journal. The agent waits a little longer.
-SEARCH_S = 6.0
+# A search may read the whole journal. The agent waits longer, because the start of this program may take seconds.
+SEARCH_S = 9.0
 # A receiver that takes nothing for this long has gone.
 STALL_S = 10.0
+CONNECTIONS = 4  # at the same time; a further one is closed at once
+# A connection is closed after this time. A support bundle takes as long as its download.
+CONNECTION_S = 600
+IDLE_S = 300.0
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,254}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
@@ -70,8 +83,6 @@ def _checked(pattern: re.Pattern[str], value: Any) -> str:
 
 
 def _seconds(value: Any) -> int:
-    import calendar  # each page of the journal starts this program, and few need it
-
     try:
         return calendar.timegm(time.strptime(_checked(_TIME, value), "%Y-%m-%dT%H:%M:%SZ"))
     except ValueError as error:
@@ -170,13 +181,44 @@ def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
     connection.sendall(end(End(0)))
 
 
-def main() -> int:
+def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float = IDLE_S) -> None:
+    """Serve connections until none came for IDLE_S and none is open."""
+    children: set[int] = set()
+    while True:
+        ready, _, _ = select.select([listener], [], [], idle_s)
+        children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        if ready:
+            connection, _ = listener.accept()
+            with connection:
+                if len(children) < CONNECTIONS:
+                    try:
+                        children.add(_serve_in_child(listener, connection, journalctl))
+                    except OSError as error:
+                        print(f"<4>ek-journal: a connection gets no process: {error}", file=sys.stderr)
+        elif not children:
+            return
+
+
+def _serve_in_child(listener: socket.socket, connection: socket.socket, journalctl: str) -> int:
+    """Answer the request on CONNECTION in a new process. Returns its number."""
+    if pid := os.fork():
+        return pid
     try:
-        with socket.socket(fileno=0) as connection:
-            serve(connection)
+        signal.alarm(CONNECTION_S)  # ends the process
+        listener.close()
+        serve(connection, journalctl)
     except OSError as error:
         # the agent has closed the connection
         print(f"<6>ek-journal: {error}", file=sys.stderr)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
+
+
+def main() -> int:
+    with socket.socket(fileno=3) as listener:
+        listen(listener)
     return 0
 
 

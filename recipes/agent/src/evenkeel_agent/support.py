@@ -25,12 +25,12 @@ from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
 from .caller import Caller
 from .health import flash_devices
-from .journal import HELPER_UNITS, SOCKET_UNIT
+from .journal import HELPER_UNIT, SOCKET_UNIT
 from .settings import Settings
 
 # Both together are less than the panel waits.
 QUERY_S = 4.0  # time that each query may take; they run at the same time
-SEND_S = 3.5  # time that ek-journal may take to start and to read the facts
+SEND_S = 8.0  # time that ek-journal may take to start and to read the facts
 FILE_LIMIT = 256 * 1024  # bytes of a file of the kernel; a longer one is left out
 FACTS_LIMIT = 4 << 20  # bytes of all facts; journal_helper.MAX_FACTS is more
 CGROUP_FILES = (
@@ -76,7 +76,7 @@ class Support:
             if isinstance(error, ConnectionError | TimeoutError) and not isinstance(
                 error, ConnectionRefusedError
             ):
-                problem = Message("journal-ended", unit=HELPER_UNITS)
+                problem = Message("journal-ended", unit=HELPER_UNIT)
             else:
                 problem = Message("journal-unreachable", path=path, reason=why(error), unit=SOCKET_UNIT)
             raise errors.Failed("bundle-not-made", reason=problem) from error

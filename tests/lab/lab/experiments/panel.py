@@ -175,10 +175,10 @@ EXPERIMENTS = [
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    "panel.pages.p95": "Three pages are slow: the history (0.7 s), its comparison (1.1 s) and the journal (0.9 s). For an"
-    " hour of 17 apps, Python adds 2,000 histograms. The journal starts a helper and journalctl for each request.",
-    "panel.chart.ms": "Two years have 6,200 histograms in 182 rows. Python decodes and adds them, and draws the paths, while"
-    " the apps use the only CPU as well.",
+    "panel.pages.p95": "Three pages are slow: the history, its comparison and the journal. Python formats charts and tables of"
+    " 17 apps. The journal starts journalctl for each request.",
+    "panel.chart.ms": "Python draws 3,100 points, while the apps use the only CPU as well. The first request of a span also"
+    " decodes and adds 6,200 histograms.",
     "panel.memory.rss": "RSS counts pages of Python that three processes share three times. The proportional memory (`pss`)"
     " is below the target.",
     "panel.live.cost": "The miss is small (5.1 %). Each of the 50 polls in a second takes nginx and the panel 1 ms of this CPU"
