@@ -12,6 +12,7 @@ import re
 import time
 from itertools import pairwise
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from evenkeel_api.features.accounts import Entry
@@ -30,11 +31,14 @@ from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.history import changes, chart, compare, heat, model, query
 from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser
+from flask import url_for
 from hypothesis import given
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from flask import Flask
 
 CHART_S = 0.3  # the target: the server needs at most this time for any page over two years
 PAGE_BYTES = 110_000  # of a page without its styles and scripts, compressed
@@ -383,6 +387,23 @@ def test_a_bad_zoom_is_refused_with_a_reason(page: Browser, address: str) -> Non
     answer = page.get(f"/history?{address}")
     assert answer.status_code == 422
     assert "must" in answer.text
+
+
+@pytest.mark.parametrize("name", [None, "", "player", "a b&c=1", "über'#:%2F?"])
+@pytest.mark.parametrize(
+    ("endpoint", "more"), [("history.page", {}), ("history.page_csv", {"table": "stalls"})]
+)
+def test_an_address_is_as_flask_makes_it(
+    app: Flask, endpoint: str, more: dict[str, str], name: str | None
+) -> None:
+    with app.test_request_context():
+        for asked, values in (
+            (query.Query("1d", None, 7, name), {"span": "1d", "end": 7, "app": name}),
+            (query.Query("1d", 5, 70, name), {"start": 5, "end": 70, "app": name}),
+        ):
+            made, expected = asked.url(endpoint, **more), url_for(endpoint, **values, **more)
+            assert urlsplit(made).path == urlsplit(expected).path
+            assert parse_qs(urlsplit(made).query) == parse_qs(urlsplit(expected).query)
 
 
 @given(st.integers(0, 99999999999))

@@ -7,7 +7,7 @@ from evenkeel_common import iostat
 from evenkeel_history import lanes
 from evenkeel_history.merged import Merged, Mix, Part, total
 from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, short
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_period import SUM
 
@@ -29,6 +29,7 @@ def merged(periods: list[Period], mix: Mix | None = None) -> Merged:
     return result
 
 
+@settings(deadline=None)
 @given(st.lists(SUM, max_size=4))
 def test_the_sum_is_exact(sums: list[Sum]) -> None:
     exact = Sum()
@@ -37,6 +38,7 @@ def test_the_sum_is_exact(sums: list[Sum]) -> None:
     assert total(each.period() for each in sums) == exact
 
 
+@settings(deadline=None)
 @given(st.lists(SUM, max_size=6), st.integers(0, 6))
 def test_the_sum_of_parts_is_the_sum_of_all(sums: list[Sum], cut: int) -> None:
     periods = [each.period() for each in sums]
@@ -58,6 +60,7 @@ def test_the_matrix_can_be_left_out(measured: Sum) -> None:
     assert result.sum() == exact
 
 
+@settings(deadline=None)
 @given(st.lists(SUM, max_size=4), st.integers(0, 4))
 def test_a_spot_has_all_io_of_each_app(sums: list[Sum], cut: int) -> None:
     periods = [each.period() for each in sums]

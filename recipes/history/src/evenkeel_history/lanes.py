@@ -34,8 +34,17 @@ def counts(found: Lanes) -> Sequence[int]:
     return struct.unpack(f"<{size}Q", found.to_bytes(size * LANE, "little"))
 
 
+def _used(found: Lanes) -> tuple[int, Sequence[int]]:
+    """The first used bucket, and the counts from this one up to the last one that is used. FOUND is not 0."""
+    first = ((found & -found).bit_length() - 1) // _BITS
+    return first, counts(found >> first * _BITS)
+
+
 def histogram(found: Lanes) -> Histogram:
-    return {index: count for index, count in enumerate(counts(found)) if count}
+    if not found:
+        return {}
+    first, buckets = _used(found)
+    return {index: count for index, count in enumerate(buckets, first) if count}
 
 
 def bands(found: Lanes) -> Lanes:
@@ -52,9 +61,7 @@ def percentile(found: Lanes, percent: int | Fraction) -> int | None:
     """As evenkeel_common.iostat.percentile()."""
     if not found:
         return None
-    # The buckets below the first used one need no work.
-    first = ((found & -found).bit_length() - 1) // _BITS
-    buckets = counts(found >> first * _BITS)
+    first, buckets = _used(found)
     total = sum(buckets)
     # from the largest latency down, because most callers want a percentile near it
     above = total - rank(total, percent)

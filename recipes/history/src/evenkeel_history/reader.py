@@ -317,10 +317,10 @@ class Reader:
         after = 0
         for index in range(tier, -1, -1):
             table = TIERS[index].table
-            # SQLite answers this from the index alone. With ORDER BY seq, it would read the whole table.
-            query = (
-                f"SELECT seq, start FROM {table} WHERE start >= ? AND start < ? AND seq > ? ORDER BY start"
-            )
+            # SQLite answers the first query from the index of the starts alone. Of finer tiers, only the last few rows are
+            # wanted. So the plus sign keeps SQLite from this index, which would give it all rows of the span.
+            start = "+start" if index < tier else "start"
+            query = f"SELECT seq, start FROM {table} WHERE {start} >= ? AND {start} < ? AND seq > ? ORDER BY {start}"
             rows += (_Row(index, seq, at) for seq, at in db.execute(query, (found.start, found.end, after)))
             newest = db.execute(f"SELECT last FROM {table} ORDER BY seq DESC LIMIT 1").fetchone()
             after = newest[0] if newest else 0

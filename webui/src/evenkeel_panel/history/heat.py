@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,6 +44,7 @@ class Picture:
     shapes: list[str] = field(default_factory=list)  # path data by level; an empty text: no such cell
 
 
+@cache
 def limits(band: int) -> tuple[int, int]:
     """The smallest and the largest latency of BAND, in µs."""
     first = band * lanes.BAND

@@ -12,6 +12,7 @@ from evenkeel_api.schema import Struct
 from evenkeel_common.iostat import percentiles
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 from evenkeel_history.tiers import DAY, HOUR, MINUTE
+from msgspec.structs import astuple
 
 from . import heat
 from .changes import Change, Changes
@@ -218,6 +219,7 @@ def bands(found: Found, app: str | None) -> dict[int, Lanes]:
     }
 
 
+FORMULA = frozenset("=+-@\t\r")  # a text that begins with one of these is a formula for a spreadsheet
 # name of a table in the URL of its CSV file → the type of its rows, and the field of the page that has them
 TABLES: dict[str, tuple[type[Struct], str]] = {
     "charts": (Row, "rows"),
@@ -235,13 +237,12 @@ def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(struct.__struct_fields__)
-    for row in rows:
-        writer.writerow(_plain(getattr(row, name)) for name in struct.__struct_fields__)
+    writer.writerows([_plain(value) for value in astuple(row)] for row in rows)
     return text.getvalue()
 
 
 def _plain(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") and value else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 # ---- texts ----

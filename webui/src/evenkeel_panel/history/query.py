@@ -6,7 +6,9 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any
+from urllib.parse import urlencode
 
 from evenkeel_history.tiers import DAY
 from flask import abort, request, url_for
@@ -47,7 +49,7 @@ class Query:
         values = {"span": self.span, "start": self.start, "end": self.end, "app": self.app, **changes}
         if values["start"] is not None:
             values["span"] = None
-        return url_for(endpoint, **{name: value for name, value in values.items() if value is not None})
+        return _address(endpoint, values)
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,19 @@ class Pair:
             "app": self.app,
             **changes,
         }
-        return url_for(endpoint, **{name: value for name, value in values.items() if value is not None})
+        return _address(endpoint, values)
+
+
+@cache
+def _path(endpoint: str, **parts: Any) -> str:
+    return url_for(endpoint, **parts)
+
+
+def _address(endpoint: str, values: dict[str, Any]) -> str:
+    """As url_for(). That takes 30 µs, and a page has more than 40 links."""
+    parts = {"table": values.pop("table")} if "table" in values else {}
+    given = {name: value for name, value in values.items() if value is not None}
+    return f"{_path(endpoint, **parts)}?{urlencode(given)}"
 
 
 def parse_time(text: str) -> int | None:

@@ -67,15 +67,17 @@ def _data(
     rows: bool = True,
     cells: bool = True,
     changes: bool = True,
+    wear: bool = True,
 ) -> tuple[Found, model.HistoryPage]:
     """The history from START to END, and the data that the page and its JSON and CSV files show of it.
 
-    ROWS, CELLS, CHANGES: whether to include the points, the heat map and the changes.
+    ROWS, CELLS, CHANGES, WEAR: whether to include the points, the heat map, the changes and the wear.
     """
     source = reader()
     found = source.read(start, end, points=rows)
     made = log.load(found.start, found.end) if changes else log.Changes()
-    return found, model.page_data(found, app, problem_of(found), source.wear(), made, cells=cells)
+    states = source.wear() if wear else {}
+    return found, model.page_data(found, app, problem_of(found), states, made, cells=cells)
 
 
 def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
@@ -212,7 +214,7 @@ def comparison_csv() -> Response:
 
 def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, model.HistoryPage]]:
     first, second = (
-        _data(*span, asked.app, rows=False, cells=False, changes=False)
+        _data(*span, asked.app, rows=False, cells=False, changes=False, wear=False)
         for span in (asked.first, asked.second)
     )
     return first, second

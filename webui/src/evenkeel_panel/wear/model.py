@@ -225,8 +225,9 @@ def page_data(found: Found, days: int, problem: str, flash: list[Device], limit:
         problems=warnings(flash, limit),
         devices=flash,
         rows=[
-            Row(day(at), app, device, flow.bytes, round(point.ms / 1000, 3))
+            Row(date, app, device, flow.bytes, sampled_s)
             for at, point in sorted(found.points.items())
+            for date, sampled_s in [(day(at), round(point.ms / 1000, 3))]
             for (app, device, _), flow in sorted(point.flows.items(), key=lambda item: order(*item[0][:1]))
         ],
     )
