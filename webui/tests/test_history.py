@@ -18,7 +18,7 @@ import pytest
 from evenkeel_api.features.accounts import Entry
 from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
-from evenkeel_history import lanes
+from evenkeel_history import lanes, reader
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum, pack
 from evenkeel_history.reader import Found
@@ -572,9 +572,12 @@ def two_years(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_any_chart_over_two_years_is_fast(
-    tmp_path: Path, agent: FakeAgent, two_years: Path, live: Live
+    tmp_path: Path, agent: FakeAgent, two_years: Path, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """16 apps are busy all the time. The test measures the CPU time of the server: other programs share this machine."""
+    """16 apps are busy all the time. The test measures the CPU time of the server: other programs share this machine.
+
+    The first request of a span decodes its rows. All later ones find what they need in the cache.
+    """
     server = Server(tmp_path / "live", live)
     app = create_app(
         tmp_path, COMPONENT / "src/static", agent, HISTORY_FOLDER=two_years, HISTORY_SOCKET=tmp_path / "live"
@@ -587,7 +590,7 @@ def test_any_chart_over_two_years_is_fast(
     year = 365 * DAY
     addresses.append(f"/history/heat-map.csv?span=2y&end={NOW}")
     addresses.append(f"/history?start={NOW - year}&end={NOW - year + 3600}")
-    costs = {}
+    costs, first_costs = {}, {}
     for address in addresses:
         times = []
         for _ in range(3):
@@ -597,10 +600,15 @@ def test_any_chart_over_two_years_is_fast(
             assert answer.status_code == 200
             assert len(gzip.compress(answer.data, 6)) <= PAGE_BYTES, address
         costs[address] = min(times)
+        first_costs[address] = times[0]
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "unpack", None)
+        for address in addresses:
+            assert page.get(address).status_code == 200
     server.close()
     print({address.replace(f"&end={NOW}", ""): round(cost * 1000) for address, cost in costs.items()}, "ms")
     # The host may be busy with other work, which also makes the CPU slower.
-    assert max(costs.values()) <= CHART_S * 1.5, costs
+    assert max(first_costs.values()) <= CHART_S * 1.5, first_costs
 
 
 @pytest.mark.parametrize(

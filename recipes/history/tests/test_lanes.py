@@ -49,6 +49,23 @@ def test_a_band_has_the_requests_of_its_buckets(histogram: Histogram) -> None:
     assert not any(expected[len(found) :])
 
 
+@given(st.lists(HISTOGRAMS, max_size=4), st.sampled_from([1, 2**20]))
+def test_packed_bands_are_those_of_each_histogram(histograms: list[Histogram], less: int) -> None:
+    """LESS makes the counts small, so that they have 4 bytes."""
+    numbers = [made({index: count // less + 1 for index, count in each.items()}) for each in histograms]
+    found = lanes.Bands.of(numbers)
+    assert [found.one(number) for number in range(len(numbers))] == [lanes.bands(each) for each in numbers]
+    assert found.whole == lanes.bands(sum(numbers))
+
+
+@pytest.mark.parametrize(("count", "width"), [(1, 4), ((1 << 31) - 1, 4), (1 << 31, 8)])
+def test_bands_have_few_bytes(count: int, width: int) -> None:
+    one, two = made({40: count}), made({47: count, 50: 1})
+    found = lanes.Bands.of([one, two])
+    assert (found.width, found.length, len(found.data)) == (width, 3 * width, 6 * width)
+    assert (found.one(0), found.one(1)) == (lanes.bands(one), lanes.bands(two))
+
+
 def test_a_count_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(OverflowError):
         lanes.chunk(1 << 64)

@@ -17,6 +17,7 @@ from evenkeel_history.testing import busy
 from evenkeel_history.tiers import DAY, HOUR, slot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from test_merged import values as spot_values
 
 START = 1_800_000_000 // (4 * DAY) * (4 * DAY)
 ROWS = [pack(busy(seed, apps=["player", "loader"][: seed % 3])) for seed in range(7)]
@@ -33,10 +34,14 @@ def write(store: Store, starts: list[int]) -> None:
     store.write([(last + n, start, ROWS[(last + n) % len(ROWS)]) for n, start in enumerate(starts, 1)])
 
 
-def found_by(reader: Reader, start: int, end: int, *, points: bool = False) -> Found:
+def found_by(
+    reader: Reader, start: int, end: int, *, points: bool = False
+) -> tuple[Found, dict[int, object]]:
+    """What READER finds, without the points, and the values of its spots."""
     found = reader.read(start, end, points=points)
-    found.points = {}
-    return found
+    values: dict[int, object] = {at: (spot.ms, spot_values(spot)) for at, spot in found.spots.items()}
+    found.points, found.spots = {}, {}
+    return found, values
 
 
 SPANS = st.tuples(

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Any
 
-BYTES = 4 << 20  # two charts with 17 apps need less
+BYTES = 6 << 20  # all charts from ten minutes to two years of 17 apps need 4 MB
 
 
 class Cache:

@@ -7,15 +7,17 @@ numbers (lanes.py). Both give the same result.
 
 import operator
 import sys
+from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import product
-from typing import NamedTuple
 
-from .lanes import LANE, Lanes, bands, chunk, counts, histogram, lanes, percentile
+from .lanes import BITS, LANE, Bands, Lanes, chunk, counts, first_used, histogram, lanes, percentile
 from .period import BLAME_BITS, COUNT_BITS, Flow, Key, Period, Sum, long
 
 _FIRST = 9  # index in a row of Period.flows at which the histogram begins
+_SCALARS = 6  # the number of scalars of a Flow
 
 
 def _chunks(bits: int) -> list[bytes]:
@@ -27,24 +29,41 @@ def _chunks(bits: int) -> list[bytes]:
 _COUNTS, _TIMES = _chunks(COUNT_BITS), _chunks(BLAME_BITS)
 
 
-class Part(NamedTuple):
-    """The I/O of an app in a point of a chart, all devices and directions together."""
-
-    bytes: int
-    p99_us: int | None  # None without requests
-    bands: Lanes  # the latencies, a lane for each BAND buckets
+@lru_cache(64)
+def _positions(apps: tuple[str, ...]) -> dict[str, int]:
+    """By app: its position in APPS. Spots with the same apps have the same dict."""
+    return {app: number for number, app in enumerate(apps)}
 
 
 @dataclass(frozen=True, slots=True)
 class Spot:
-    """What a chart shows of a point. It needs a small part of the memory of the histograms."""
+    """What a chart shows of a point: the I/O of each app, all devices and directions together.
+
+    A cache has thousands of spots, so each has few objects: the values of all apps are together.
+    """
 
     ms: int  # the sampled time
-    apps: dict[str, Part]
+    apps: dict[str, int]  # by app: its position
+    _bytes: "array[int]"
+    _p99_us: tuple[int | None, ...]
+    _bands: Bands
+
+    def bytes(self, app: str) -> int:
+        return self._bytes[self.apps[app]] if app in self.apps else 0
+
+    def p99_us(self, app: str) -> int | None:
+        """None without requests."""
+        return self._p99_us[self.apps[app]] if app in self.apps else None
+
+    def bands(self, app: str | None) -> Lanes:
+        """The latencies of APP, a lane for each BAND buckets. None: those of all apps."""
+        if app is None:
+            return self._bands.whole
+        return self._bands.one(self.apps[app]) if app in self.apps else 0
 
     def size(self) -> int:
         """How many bytes of memory it needs, roughly."""
-        return 800 + sum(100 + sys.getsizeof(part.bands) for part in self.apps.values())
+        return 150 + sys.getsizeof(self._bytes) + sys.getsizeof(self._p99_us) + self._bands.size()
 
 
 @dataclass(slots=True)
@@ -68,13 +87,32 @@ class Mix:
         return 800 + sum(100 + sys.getsizeof(latency) for _, latency in self.apps.values())
 
     def spot(self) -> Spot:
+        latencies = [latency for _, latency in self.apps.values()]
         return Spot(
             self.ms,
-            {
-                app: Part(amount, percentile(latency, 99), bands(latency))
-                for app, (amount, latency) in self.apps.items()
-            },
+            _positions(tuple(self.apps)),
+            array("q", [amount for amount, _ in self.apps.values()]),
+            tuple([percentile(latency, 99) for latency in latencies]),
+            Bands.of(latencies),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """A Merged in few bytes, for a cache."""
+
+    ms: int
+    keys: tuple[Key, ...]
+    scalars: "array[int]"  # of all flows
+    first: bytes  # by flow: the first used bucket of its latencies
+    latencies: tuple[Lanes, ...]  # by flow, from this bucket on
+    matrices: dict[tuple[str, ...], Lanes]
+    stalls: dict[str, tuple[int, int]]
+
+    def size(self) -> int:
+        """How many bytes of memory it needs, roughly."""
+        numbers = [*self.latencies, *self.matrices.values()]
+        return 1000 + 90 * len(self.keys) + sys.getsizeof(self.scalars) + sum(map(sys.getsizeof, numbers))
 
 
 @dataclass(slots=True)
@@ -82,9 +120,8 @@ class Merged:
     """The sum of periods."""
 
     ms: int = 0
-    flows: dict[Key, list[int]] = field(
-        default_factory=dict
-    )  # the scalars of Flow, then its latencies as Lanes
+    # the scalars of a Flow, then its latencies as Lanes
+    flows: dict[Key, list[int]] = field(default_factory=dict)
     # by the apps of its rows and columns: the matrix of who slows whom, a lane in µs for each pair
     matrices: dict[tuple[str, ...], Lanes] = field(default_factory=dict)
     stalls: dict[str, tuple[int, int]] = field(default_factory=dict)  # as in Sum
@@ -92,7 +129,8 @@ class Merged:
     def add_period(self, period: Period, mix: Mix | None = None, *, matrix: bool = True) -> None:
         """Add PERIOD, also to MIX. If MATRIX is false, who slowed whom is left out."""
         # Many periods have the same names. One string for each needs less memory.
-        apps, devices = [sys.intern(app) for app in period.apps], period.devices
+        apps = [sys.intern(app) for app in period.apps]
+        devices = [sys.intern(device) for device in period.devices]
         self.ms += period.ms
         if mix is not None:
             mix.ms += period.ms
@@ -112,7 +150,6 @@ class Merged:
 
     def _add_flow(self, key: Key, numbers: list[int]) -> None:
         old = self.flows.get(key)
-        # Lists are never changed, because several Merged may have the same one.
         self.flows[key] = numbers if old is None else list(map(operator.add, old, numbers))
 
     def _add_matrix(self, names: tuple[str, ...], matrix: Lanes) -> None:
@@ -122,19 +159,27 @@ class Merged:
         old = self.stalls.get(app, (0, 0))
         self.stalls[app] = old[0] + count, old[1] + ms
 
-    def add(self, other: "Merged") -> None:
+    def packed(self) -> Packed:
+        scalars, first, latencies = array("q"), bytearray(), []
+        for *numbers, latency in self.flows.values():
+            scalars.extend(numbers)
+            start = first_used(latency) if latency else 0
+            first.append(start)
+            latencies.append(latency >> BITS * start)
+        return Packed(
+            self.ms, tuple(self.flows), scalars, bytes(first), tuple(latencies), self.matrices, self.stalls
+        )
+
+    def add_packed(self, other: Packed) -> None:
         self.ms += other.ms
-        for key, numbers in other.flows.items():
-            self._add_flow(key, numbers)
+        for number, key in enumerate(other.keys):
+            scalars = other.scalars[_SCALARS * number : _SCALARS * (number + 1)]
+            latency = other.latencies[number] << BITS * other.first[number]
+            self._add_flow(key, [*scalars, latency])
         for names, matrix in other.matrices.items():
             self._add_matrix(names, matrix)
         for app, (count, ms) in other.stalls.items():
             self._add_stalls(app, count, ms)
-
-    def size(self) -> int:
-        """How many bytes of memory it needs, roughly."""
-        numbers = [*(numbers[-1] for numbers in self.flows.values()), *self.matrices.values()]
-        return 1000 + sum(450 + sys.getsizeof(number) for number in numbers)
 
     def sum(self) -> Sum:
         result = Sum(self.ms, stalls=dict(self.stalls))

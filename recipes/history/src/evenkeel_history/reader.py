@@ -22,8 +22,8 @@ import msgspec
 
 from . import live, totals
 from .cache import Cache
-from .merged import Merged, Mix, Spot
-from .period import Period, Sum, unpack
+from .merged import Merged, Mix, Packed, Spot
+from .period import Key, Period, Sum, unpack
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -81,9 +81,26 @@ class _Pieces(Protocol):
         """What is computed from ROWS, and how many bytes of memory it needs."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """What the cache keeps of a part of a chart."""
+
+    total: Packed
+    spots: dict[int, Spot]
+    mixes: dict[int, Mix]
+    unreadable: int
+
+    def size(self) -> int:
+        return (
+            self.total.size()
+            + sum(spot.size() for spot in self.spots.values())
+            + sum(mix.size() for mix in self.mixes.values())
+        )
+
+
 @dataclass(slots=True)
 class _Chart:
-    """A part of a chart. A slot with several rows, which may be in other parts, has a Mix. Any other slot has a Spot."""
+    """A chart while rows and parts are added. Before close(), each slot of a row that was added has a Mix."""
 
     total: Merged = field(default_factory=Merged)
     spots: dict[int, Spot] = field(default_factory=dict)
@@ -100,12 +117,12 @@ class _Chart:
         self.total.add_period(period, self.mixes.setdefault(at, Mix()))
         return period
 
-    def join(self, other: "_Chart") -> None:
-        self.total.add(other.total)
-        self.spots |= other.spots
-        for at, mix in other.mixes.items():
+    def add_part(self, part: _Part) -> None:
+        self.total.add_packed(part.total)
+        self.spots |= part.spots
+        for at, mix in part.mixes.items():
             self.mixes.setdefault(at, Mix()).add(mix)
-        self.unreadable += other.unreadable
+        self.unreadable += part.unreadable
 
     def close(self) -> None:
         """Make the spots of all slots."""
@@ -114,7 +131,10 @@ class _Chart:
 
 
 class _Blocks:
-    """Parts of a chart with points of STEP seconds. Each has up to BLOCK rows."""
+    """Parts of a chart with points of STEP seconds. Each has up to BLOCK rows.
+
+    The rows of a slot may be in several parts. So a part has a Mix of a slot with several rows, and a Spot of any other.
+    """
 
     def __init__(self, step: int) -> None:
         self._step = step
@@ -122,15 +142,15 @@ class _Blocks:
     def group(self, row: _Row, shared: Collection[int]) -> Hashable:
         return slot(row.at, self._step) in shared, row.tier, row.seq // BLOCK
 
-    def value(self, group: Hashable, rows: Rows) -> tuple[_Chart, int]:
+    def value(self, group: Hashable, rows: Rows) -> tuple[_Part, int]:
         assert isinstance(group, tuple)
         chart = _Chart()
         for at, data in rows:
             chart.add(slot(at, self._step), data)
         if not group[0]:
             chart.close()
-        size = chart.total.size() + sum(spot.size() for spot in chart.spots.values())
-        return chart, size + sum(mix.size() for mix in chart.mixes.values())
+        part = _Part(chart.total.packed(), chart.spots, chart.mixes, chart.unreadable)
+        return part, part.size()
 
 
 class _Days:
@@ -142,15 +162,16 @@ class _Days:
     def group(self, row: _Row, _: Collection[int]) -> Hashable:
         return row.tier, slot(row.at, DAY)
 
-    def value(self, _: Hashable, rows: Rows) -> tuple[tuple[int, Sum, int], int]:
-        """Day, sum, and number of damaged rows."""
-        result, unreadable = Sum(), 0
+    def value(self, _: Hashable, rows: Rows) -> tuple[tuple[int, int, dict[Key, int], int], int]:
+        """Day, sampled time in ms, written bytes, and number of damaged rows."""
+        written, unreadable = Sum(), 0
         for _at, data in rows:
             try:
-                result.add_written(unpack(data))
+                written.add_written(unpack(data))
             except ValueError:
                 unreadable += 1
-        return (slot(rows[0][0], DAY), result, unreadable), 400 + 400 * len(result.flows)
+        amounts = {key: flow.bytes for key, flow in written.flows.items()}
+        return (slot(rows[0][0], DAY), written.ms, amounts, unreadable), 400 + 200 * len(amounts)
 
 
 class Reader:
@@ -205,7 +226,7 @@ class Reader:
             rows = by_second
         chart = _Chart()
         for part in parts:
-            chart.join(part)
+            chart.add_part(part)
         sums: dict[int, Merged] = {}
         for at, data in rows:
             at = slot(at, found.step)
@@ -242,9 +263,12 @@ class Reader:
         found = Found(slot(start, DAY), end, DAY)
         days, rows, _ = self._gather(found, BY_DAY, _Days)
         days += [_Days().value(None, [row])[0] for row in rows]
-        for at, written, unreadable in days:
-            found.points.setdefault(at, Sum()).add(written)
-            found.total.add(written)
+        for at, ms, written, unreadable in days:
+            point = found.points.setdefault(at, Sum())
+            for sums in (point, found.total):
+                sums.ms += ms
+                for key, amount in written.items():
+                    sums.flow(key).bytes += amount
             found.unreadable += unreadable
         return found
 

@@ -213,10 +213,7 @@ def page_data(
 
 def bands(found: Found, app: str | None) -> dict[int, Lanes]:
     """The latencies in each point by band, all devices and directions together. APP: only this app; None: all apps."""
-    return {
-        at: sum(part.bands for name, part in spot.apps.items() if app in (None, name))
-        for at, spot in found.spots.items()
-    }
+    return {at: spot.bands(app) for at, spot in found.spots.items()}
 
 
 FORMULA = frozenset("=+-@\t\r")  # a text that begins with one of these is a formula for a spreadsheet

@@ -249,7 +249,7 @@ def _series(found: Found, names: Sequence[str]) -> tuple[chart.Series, chart.Ser
     spots = [found.spots[at] for at in sorted(found.spots)]
     return (
         {name: [_mbps(spot, name) for spot in spots] for name in names},
-        {name: [spot.apps[name].p99_us if name in spot.apps else None for spot in spots] for name in names},
+        {name: [spot.p99_us(name) for spot in spots] for name in names},
     )
 
 
@@ -267,9 +267,7 @@ def _charts(
 
 
 def _mbps(spot: Spot, app: str) -> float | None:
-    if not spot.ms:
-        return None
-    return spot.apps[app].bytes / spot.ms / 1000 if app in spot.apps else 0.0
+    return spot.bytes(app) / spot.ms / 1000 if spot.ms else None
 
 
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
