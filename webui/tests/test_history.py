@@ -620,8 +620,8 @@ def test_any_chart_over_two_years_is_fast(
     ],
 )  # fmt: skip
 def test_values_of_a_comparison(value: float | None, unit: str, unsigned: str, signed: str) -> None:
-    assert compare.shown(value, unit) == unsigned
-    assert compare.shown(value, unit, signed=True) == signed
+    assert compare.quantity(value, unit) == unsigned
+    assert compare.quantity(value, unit, signed=True) == signed
 
 
 TIMES = st.lists(st.integers(0, 1000), unique=True, max_size=30).map(sorted)

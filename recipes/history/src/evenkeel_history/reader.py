@@ -43,7 +43,7 @@ class Found:
     """The history from START to END (seconds since 1970), in points of STEP seconds.
 
     If a point is missing, the service did not sample at that time. SPOTS have what a chart shows. POINTS have all flows;
-    they are empty unless they were asked for. Nobody may change either, because the cache has the same objects.
+    they are empty unless they were asked for. Spots must not be changed, because the cache has the same ones.
     """
 
     start: int

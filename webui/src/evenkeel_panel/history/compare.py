@@ -30,7 +30,7 @@ MEASURES = {
 _UNITS = {"MB/s": " MB/s", "s/min": " s"}  # that follow a number; the measure's words have the others
 
 
-def shown(value: float | None, unit: str, *, signed: bool = False) -> str:
+def quantity(value: float | None, unit: str, *, signed: bool = False) -> str:
     """VALUE with its unit, as the page shows it. SIGNED: with a plus sign if it is more than 0."""
     if value is None:
         return "—"

@@ -38,7 +38,7 @@ CHANGES_SHOWN = 200  # the maximum number of changes in the list; the CSV file h
 QUARTERS = 4  # the links of the zoom divide the span into this many parts
 CSV_NAMES = ", ".join(model.TABLES)
 
-for _filter in (model.amount, model.duration):
+for _filter in (model.amount, model.duration, compare.quantity):
     blueprint.add_app_template_filter(_filter)
 blueprint.add_app_template_filter(form_time)
 
@@ -196,7 +196,6 @@ def comparison() -> str:
         rows=_compared(one, two, first, second).rows,
         measures=compare.MEASURES,
         now=int(time.time()),
-        shown=compare.shown,
     )
 
 
