@@ -262,6 +262,7 @@ CORE = {
     *(
         "__future__",
         "argparse",
+        "array",
         "bisect",
         "collections",
         "contextlib",

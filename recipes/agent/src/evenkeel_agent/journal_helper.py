@@ -24,7 +24,6 @@ import subprocess
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +44,8 @@ MAX_REQUEST = 4096
 SEARCH_S = 9.0
 # A receiver that takes nothing for this long has gone.
 STALL_S = 10.0
-CONNECTIONS = 4  # at the same time; a further one is closed at once
+CONNECTIONS = 4  # at the same time; a further one is closed after GRACE_S
+GRACE_S = 1.0  # time that a process may take to end after its answer
 # A connection is closed after this time. A support bundle takes as long as its download.
 CONNECTION_S = 600
 IDLE_S = 300.0
@@ -186,10 +186,14 @@ def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float 
     children: set[int] = set()
     while True:
         ready, _, _ = select.select([listener], [], [], idle_s)
-        children = {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
+        children = _running(children)
         if ready:
             connection, _ = listener.accept()
             with connection:
+                until = time.monotonic() + GRACE_S
+                while len(children) >= CONNECTIONS and time.monotonic() < until:
+                    time.sleep(0.02)
+                    children = _running(children)
                 if len(children) < CONNECTIONS:
                     try:
                         children.add(_serve_in_child(listener, connection, journalctl))
@@ -197,6 +201,11 @@ def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float 
                         print(f"<4>ek-journal: a connection gets no process: {error}", file=sys.stderr)
         elif not children:
             return
+
+
+def _running(children: set[int]) -> set[int]:
+    """Those of CHILDREN that have not ended."""
+    return {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
 
 def _serve_in_child(listener: socket.socket, connection: socket.socket, journalctl: str) -> int:
@@ -211,7 +220,7 @@ def _serve_in_child(listener: socket.socket, connection: socket.socket, journalc
         # the agent has closed the connection
         print(f"<6>ek-journal: {error}", file=sys.stderr)
     except BaseException:
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         os._exit(0)
 
