@@ -32,7 +32,7 @@ from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.history import changes, chart, compare, heat, model, query
 from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser
 from flask import url_for
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 if TYPE_CHECKING:
@@ -344,6 +344,7 @@ PAGE = st.builds(
 )  # fmt: skip
 
 
+@settings(deadline=None)
 @given(PAGE, PAGE)
 def test_a_comparison_with_exchanged_spans_has_opposite_differences(one: Sum, two: Sum) -> None:
     pages = [
@@ -627,6 +628,7 @@ def test_values_of_a_comparison(value: float | None, unit: str, unsigned: str, s
 TIMES = st.lists(st.integers(0, 1000), unique=True, max_size=30).map(sorted)
 
 
+@settings(deadline=None)
 @given(TIMES, st.data())
 def test_charts_stay_inside_their_box(times: list[int], data: st.DataObject) -> None:
     values = st.lists(st.none() | st.floats(0, 1e9), min_size=len(times), max_size=len(times))

@@ -19,7 +19,7 @@ from evenkeel_history.period import (
     unpack,
 )
 from evenkeel_history.testing import busy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 NAMES = st.sampled_from(["", "player", "loader", "x"])
@@ -100,6 +100,7 @@ def test_damaged_rows_are_refused(data: bytes) -> None:
         unpack(zlib.compress(data))
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4000), st.integers(1, 255))
 def test_changed_bytes_are_noticed(at: int, by: int) -> None:
     data = bytearray(pack(busy(1)))
