@@ -90,6 +90,7 @@ class Board:
     def _start(self, *extra: str) -> None:
         """Start QEMU, and connect to the serial line."""
         if self.spare_mib:
+            self.machine.run.mkdir(parents=True, exist_ok=True)
             with (self.machine.run / SPARE).open("ab") as file:
                 file.truncate(self.spare_mib << 20)
             extra += (
