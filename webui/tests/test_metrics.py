@@ -96,9 +96,7 @@ def make_token(admin: Browser, role: str = "viewer") -> dict[str, str]:
 
 
 def test_a_viewer_token_reads_all_metrics(admin: Browser, app: Flask, live: Live, tmp_path: Path) -> None:
-    since_boot = Totals(tmp_path / "totals")
-    since_boot.add(totals())
-    live.totals = since_boot.data
+    live.add(1, totals())
     store = Store(tmp_path / "history")
     store.open()
     store.write([], [Wear("mmcblk0", 10, 30, "normal", 0)], 1)
@@ -148,23 +146,22 @@ def test_a_scrape_asks_the_agent_about_its_token_only_now_and_then(
     assert asked.count("CheckSession") == 1
 
 
-def test_history_that_does_not_answer_is_reported(admin: Browser, live: Live, tmp_path: Path) -> None:
+def test_history_that_does_not_answer_is_reported(
+    admin: Browser, live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = parsed(admin.get("/metrics").text)  # no sample yet
     assert value(found, "evenkeel_history_up") == 0
     assert "evenkeel_io_bytes" not in found
-    live.totals = b"rubbish"
+    live.add(1, totals())
+    monkeypatch.setattr(Totals, "publish", lambda *_: b"rubbish")
     assert value(parsed(admin.get("/metrics").text), "evenkeel_history_up") == 0
     (tmp_path / "live").unlink()
     found = parsed(admin.get("/metrics").text)
     assert (value(found, "evenkeel_history_up"), value(found, "evenkeel_agent_up")) == (0, 1)
 
 
-def test_without_an_agent_the_counters_go_on(
-    admin: Browser, agent: FakeAgent, live: Live, tmp_path: Path
-) -> None:
-    since_boot = Totals(tmp_path / "totals")
-    since_boot.add(totals())
-    live.totals = since_boot.data
+def test_without_an_agent_the_counters_go_on(admin: Browser, agent: FakeAgent, live: Live) -> None:
+    live.add(1, totals())
     admin.get("/metrics")
     agent.dead = "The agent does not answer: it is not running."
     admin.get("/apps")

@@ -39,25 +39,19 @@ scrape_configs:
 
 
 @pytest.fixture
-def totals(tmp_path: Path) -> Totals:
-    return Totals(tmp_path / "totals")
-
-
-@pytest.fixture
-def live(tmp_path: Path, totals: Totals) -> Iterator[Live]:
-    live = Live()
+def live(tmp_path: Path) -> Iterator[Live]:
+    live = Live(Totals(tmp_path / "totals"))
     server = Server(tmp_path / "live", live)
-    add(live, totals, 4096)
+    add(live, 4096)
     yield live
     server.close()
 
 
-def add(live: Live, totals: Totals, count: int) -> None:
+def add(live: Live, count: int) -> None:
     step = Sum(ms=1000, blame={("player", "loader"): 1_500_000})
     flow = step.flow(("player", "mmcblk0", READ))
     flow.bytes, flow.ios, flow.latency = count, 1, {31: 1}
-    totals.add(step)
-    live.totals = totals.data
+    live.add(1, step)
 
 
 def make_token(agent: FakeAgent) -> str:
@@ -139,14 +133,14 @@ class Prometheus:
         self._log.close()
 
 
-def test_prometheus_scrapes_the_panel(tmp_path: Path, panel_port: int, live: Live, totals: Totals) -> None:
+def test_prometheus_scrapes_the_panel(tmp_path: Path, panel_port: int, live: Live) -> None:
     server = Prometheus(tmp_path, panel_port)
     try:
         assert server.wait_for("up == 1") == [1]
         assert server.wait_for("evenkeel_agent_up") == server.wait_for("evenkeel_history_up") == [1]
         assert server.wait_for('evenkeel_app_weight{app="player"}') == [100]
         assert server.wait_for('evenkeel_io_bytes_total{app="player",direction="read"}') == [4096]
-        add(live, totals, 4096)
+        add(live, 4096)
         assert server.wait_for('evenkeel_io_bytes_total{app="player"} > 4096') == [8192]
         assert server.wait_for("increase(evenkeel_io_bytes_total[1m]) > 0")[0] > 0
         latency = "histogram_quantile(0.99, sum by (le) (evenkeel_io_latency_seconds_bucket))"

@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from evenkeel_agent.registry import AppError, load, parse, to_toml
+from evenkeel_agent.registry import AppError, load, parse, state, to_toml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -168,3 +168,35 @@ def test_any_file_is_an_app_or_refused(content: bytes) -> None:
 @pytest.mark.skipif(not CONF.is_dir(), reason="the folder conf/apps.d is not part of this package")
 def test_the_apps_of_this_repository_are_accepted() -> None:
     assert load(str(CONF)).problems == []
+
+
+def test_the_state_differs_after_each_change_of_a_file(tmp_path: Path) -> None:
+    folder, added = tmp_path / "apps.d", tmp_path / "added"
+    for one in (folder, added):
+        one.mkdir()
+    seen = [state("/nonexistent", "/nonexistent")]
+
+    def changed() -> bool:
+        found = state(str(folder), str(added))
+        assert state(str(folder), str(added)) == found
+        new = found not in seen
+        seen.append(found)
+        return new
+
+    path = folder / "x.toml"
+    path.write_text("a")
+    assert changed()
+    path.write_text("ab")
+    assert changed()
+    status = path.stat()
+    path.write_text("cd")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert changed(), "the same size and time, as after a copy that keeps times"
+    (added / "y.toml").write_text("")
+    assert changed()
+    (folder / "z.toml").symlink_to("/nonexistent")
+    assert changed()
+    (folder / "notes.txt").write_text("")
+    assert not changed()
+    path.unlink()
+    assert changed()

@@ -4,8 +4,10 @@
 from pathlib import Path
 
 import pytest
+from evenkeel_agent import sampler as agent_sampler
 from evenkeel_agent.sampler import Sampler, step
-from evenkeel_common.iostat import DeviceStat
+from evenkeel_common import reading as reading_module
+from evenkeel_common.iostat import DeviceStat, parse
 from evenkeel_common.reading import ABSENT, Reading
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +18,7 @@ def reading(identity: int = 1, **devices: tuple[int, int, dict[int, int]]) -> Re
         name: DeviceStat(100, {"rbytes": r, "wbytes": w}, {"rtotal": h})
         for name, (r, w, h) in devices.items()
     }
-    return Reading(identity, stats)
+    return Reading(identity, _devices=stats)
 
 
 def test_a_step_is_the_difference() -> None:
@@ -57,6 +59,17 @@ def test_rates_are_over_the_last_three_seconds(ticks: list[tuple[float, int]]) -
     assert rates.window_s == pytest.approx(sum(length for length, _ in ticks[-3:]))
     assert rates.read_bps == pytest.approx(sum(amount for _, amount in ticks[-3:]) / rates.window_s)
     assert rates.share == (1.0 if rates.read_bps else 0.0)
+
+
+def test_the_first_question_gets_a_longer_window_than_the_next_ones() -> None:
+    """While nobody asks, the agent takes a sample each five seconds."""
+    sampler, windows = Sampler(3.0, 1.0), []
+    for now_s in (0, 5, 10, 12, 13, 14, 15):
+        sampler.add(now_s, {"x": reading(a=(now_s * 100, 0, {}))})
+        rates = sampler.rates(["x"])["x"]
+        assert rates.read_bps == (100 if now_s else 0)
+        windows.append(rates.window_s)
+    assert windows == [0, 5, 5, 7, 3, 4, 3]
 
 
 def test_shares_and_percentiles() -> None:
@@ -117,9 +130,26 @@ def test_counters_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
     assert {name: str(text) for name, text in sampler.problems.items()} == {
         "x": "io.evenkeel.stat of x cannot be read: No such file or directory"
     }
-    (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=many\n")
-    assert sampler.read(cgroups) == {"x": None}
-    assert "rbytes of 8:0 is 'many'" in str(sampler.problems["x"])
-    (tmp_path / "io.evenkeel.stat").write_text("8:0 rbytes=1\n")
-    sampler.read(cgroups)
-    assert sampler.problems == {}
+    for now_s, (count, bytes_s) in enumerate({"1000": 0, "many": 0, "2000": 0, "2500": 500}.items()):
+        (tmp_path / "io.evenkeel.stat").write_text(f"8:0 rbytes={count}\n")
+        sampler.add(now_s, sampler.read(cgroups))
+        found = sampler.rates(["x"])["x"]
+        assert found.read_bps * found.window_s == bytes_s
+        assert ("rbytes of 8:0 is 'many'" in str(sampler.problems)) == (count == "many")
+
+
+def test_nothing_is_parsed_before_somebody_asks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most of the time, nobody looks at the rates."""
+    parsed = []
+    monkeypatch.setattr(reading_module, "parse", lambda text, _: parsed.append(text) or parse(text))
+    steps = []
+    monkeypatch.setattr(agent_sampler, "step", lambda old, new: steps.append(new) or step(old, new))
+    sampler = Sampler(3.0, 1.0)
+    for now_s in range(20):
+        (tmp_path / "io.evenkeel.stat").write_text(f"8:0 rbytes={now_s * 100}\n")
+        sampler.add(now_s, sampler.read({"x": str(tmp_path)}))
+    assert (parsed, steps) == ([], [])
+    assert sampler.rates(["x"])["x"].read_bps == 100
+    assert (len(parsed), len(steps)) == (4, 3)
+    sampler.rates(["x"])
+    assert (len(parsed), len(steps)) == (4, 3)

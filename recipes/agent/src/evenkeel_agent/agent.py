@@ -43,6 +43,7 @@ from .store import Store, StoreError
 from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
 OTHERS = (*recorder.UNITS, *history.UNITS, *cache.UNITS)  # units whose state a problem depends on
+IDLE = 5  # number of intervals between two samples while nobody asks for rates
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
@@ -87,6 +88,7 @@ class Agent:
         self._weights: Store
         self._fixed_shares: FixedShareEnforcer
         self._sampler = Sampler(settings.window_s, settings.interval_s)
+        self._sampling = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._listing = asyncio.Lock()
         self._wake = asyncio.Event()
@@ -382,6 +384,8 @@ class Agent:
     async def _list_apps(self) -> list[AppState]:
         """The states of all apps, sorted by name. If systemd takes longer than patience_s, unit states are the last known."""
         await self._in_background(self._refresh(cached=True), self._settings.patience_s)
+        # A device that fails may block the reader. Then the rates are the last known ones.
+        await self._in_background(self._sample(self._settings.interval_s / 2), self._settings.patience_s)
         apps = self._registry.apps
         contents = await asyncio.to_thread(self._read_apps, apps, dict(self._cgroups))
         rates = self._sampler.rates(apps)
@@ -478,17 +482,26 @@ class Agent:
     # the two tasks that run until the agent ends
 
     async def sample(self) -> None:
-        """Read the counters every interval_s. Only this task pings the watchdog."""
+        """Read the counters at least every IDLE intervals. Only this task pings the watchdog.
+
+        While somebody asks for rates, each question reads the counters, at most once in an interval.
+        """
         watchdog = Watchdog()
-        due_s = time.monotonic()
+        period_s = IDLE * self._settings.interval_s
         while True:
-            readings = await asyncio.to_thread(self._sampler.read, dict(self._cgroups))
+            await self._sample(period_s)
             now_s = time.monotonic()
-            if self._sampler.add(now_s, readings):
-                self.wake()
             watchdog.progress(now_s)
-            due_s = max(due_s + self._settings.interval_s, now_s)
-            await asyncio.sleep(due_s - now_s)
+            await asyncio.sleep(max(period_s - self._sampler.age_s(now_s), 0))
+
+    async def _sample(self, age_s: float) -> None:
+        """Read the counters, unless the newest sample is younger than AGE_S."""
+        async with self._sampling:
+            if self._sampler.age_s(time.monotonic()) < age_s:
+                return
+            readings = await asyncio.to_thread(self._sampler.read, dict(self._cgroups))
+            if self._sampler.add(time.monotonic(), readings):
+                self.wake()
 
     async def watch(self) -> None:
         """Follow the apps' units: find their cgroups, and apply the saved values when a unit starts."""

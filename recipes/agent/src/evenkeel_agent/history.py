@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Problems of evenkeel-history, from the state of its unit and from the file that it writes each second.
+"""Problems of evenkeel-history, from the state of its unit and from the file that it writes every 5 s and at each change.
 
 A history that is switched off is not a problem.
 """
@@ -18,7 +18,7 @@ SERVICE = "evenkeel-history.service"
 UNITS = (SERVICE,)
 STATUS = "/run/evenkeel-history/status.json"
 STATUS_LIMIT = 64 * 1024
-# The service counts as silent if its file is older than 15 of its periods: on a busy board, the file may be late.
+# The service counts as silent if its file is older than 3 of its periods: on a busy board, the file may be late.
 SILENT_S = 15
 CODES = (
     "history-damaged",

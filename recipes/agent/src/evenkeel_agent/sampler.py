@@ -2,10 +2,12 @@
 # ruff: noqa: PTH112
 """Rates and latency percentiles of the apps over a sliding window, from cumulative counters.
 
-The agent reads each app's io.evenkeel.stat once a second. The difference between two readings is a step. The
-window consists of the newest steps that together last window_s.
+The difference between two readings of an app's io.evenkeel.stat is a step. The window consists of the newest steps that
+together last window_s or longer. A step is computed only if somebody asks for rates: until then, the readings are
+the bytes that the kernel printed.
 """
 
+import math
 import os
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -69,8 +71,18 @@ def step(old: Reading | None, new: Reading | None) -> Step:
     return result
 
 
+@dataclass(slots=True)
+class _Interval:
+    """The time between two samples, LENGTH_S long."""
+
+    length_s: float
+    before: Mapping[str, Reading | None]
+    after: Mapping[str, Reading | None]
+    steps: dict[str, Step] = field(default_factory=dict)  # those that somebody has asked for
+
+
 class Sampler:
-    """Computes the rates of the apps. Not thread-safe: while read() runs in another thread, call no other method."""
+    """Computes the rates of the apps. Not thread-safe, but read() may run in another thread while rates() is called."""
 
     def __init__(self, window_s: float, interval_s: float) -> None:
         self._window_s = window_s
@@ -78,14 +90,15 @@ class Sampler:
         self._slack_s = interval_s / 2
         self._last: dict[str, Reading | None] = {}
         self._last_s: float | None = None
-        self._steps: deque[tuple[float, dict[str, Step]]] = deque()
-        self.problems: dict[str, Message] = {}  # by app: why its counters cannot be read
+        self._intervals: deque[_Interval] = deque()
+        self._unreadable: dict[str, Message] = {}  # by app
+        self._unknown: dict[str, Message] = {}  # by app
 
     def read(self, cgroups: Mapping[str, str | None]) -> dict[str, Reading | None]:
         """Read the counters of each app from its cgroup directory. Blocks.
 
         A directory is None if the app has no cgroup; its reading is then ABSENT. A reading is None if
-        the file cannot be read or parsed.
+        the file cannot be read.
         """
         readings: dict[str, Reading | None] = {}
         problems: dict[str, Message] = {}
@@ -101,12 +114,18 @@ class Sampler:
                         problems[name] = Message(
                             "counters-unreadable", file=STAT_FILE, app=name, reason=why(error)
                         )
-                except StatError as error:
-                    reading = None
-                    problems[name] = Message("counters-unknown", file=STAT_FILE, app=name, reason=str(error))
             readings[name] = reading
-        self.problems = problems
+        self._unreadable = problems
         return readings
+
+    def age_s(self, now_s: float) -> float:
+        """The age of the newest sample at the monotonic time NOW_S."""
+        return math.inf if self._last_s is None else now_s - self._last_s
+
+    @property
+    def problems(self) -> dict[str, Message]:
+        """By app: why its counters cannot be read. A wrong format is known after rates() only."""
+        return self._unreadable | self._unknown
 
     def add(self, now_s: float, readings: Mapping[str, Reading | None]) -> bool:
         """Add READINGS, taken at the monotonic time NOW_S.
@@ -119,33 +138,57 @@ class Sampler:
             if reading is ABSENT:
                 changed |= last is not ABSENT
             elif reading and last and last is not ABSENT:
-                changed |= reading.devices.keys() != last.devices.keys()
+                changed |= reading is not last and reading.names != last.names
         if self._last_s is not None and now_s > self._last_s:
-            steps = {name: step(self._last.get(name), reading) for name, reading in readings.items()}
-            self._steps.append((now_s - self._last_s, steps))
+            self._intervals.append(_Interval(now_s - self._last_s, self._last, readings))
             enough = self._window_s - self._slack_s
-            while self._span() - self._steps[0][0] >= enough:
-                self._steps.popleft()
+            while self._span() - self._intervals[0].length_s >= enough:
+                self._intervals.popleft()
         self._last_s = now_s
         self._last = dict(readings)
         return changed
 
     def _span(self) -> float:
-        return sum(length for length, _ in self._steps)
+        return sum(interval.length_s for interval in self._intervals)
+
+    @staticmethod
+    def _step(interval: _Interval, name: str) -> Step:
+        """The step of the app NAME. It is empty if a reading has a wrong format."""
+        found = interval.steps.get(name)
+        if found is None:
+            try:
+                found = step(interval.before.get(name), interval.after.get(name))
+            except StatError:
+                found = Step()
+            interval.steps[name] = found
+        return found
+
+    def _check(self, names: Iterable[str]) -> dict[str, Message]:
+        """By app of NAMES: why its newest reading cannot be parsed."""
+        found = {}
+        for name in names:
+            try:
+                if reading := self._last.get(name):
+                    _ = reading.devices
+            except StatError as error:
+                found[name] = Message("counters-unknown", file=STAT_FILE, app=name, reason=str(error))
+        return found
 
     def rates(self, names: Iterable[str]) -> dict[str, Rates]:
         """The rates of the apps NAMES over the window. A share is the app's part of the bytes of all NAMES together."""
         span = self._span()
+        names = list(names)
+        self._unknown = self._check(names)
         sums = {name: Step() for name in names}
-        for _, steps in self._steps:
+        for interval in self._intervals:
             for name, total in sums.items():
-                if part := steps.get(name):
-                    total.rbytes += part.rbytes
-                    total.wbytes += part.wbytes
-                    for index, count in part.latency.items():
-                        total.latency[index] = total.latency.get(index, 0) + count
-                    for device, counters in part.fixed.items():
-                        total.fixed.setdefault(device, Counters()).add(counters)
+                part = self._step(interval, name)
+                total.rbytes += part.rbytes
+                total.wbytes += part.wbytes
+                for index, count in part.latency.items():
+                    total.latency[index] = total.latency.get(index, 0) + count
+                for device, counters in part.fixed.items():
+                    total.fixed.setdefault(device, Counters()).add(counters)
         everything = sum(total.rbytes + total.wbytes for total in sums.values())
         result = {}
         for name, total in sums.items():

@@ -19,8 +19,10 @@ class Settings:
     root: str = "/"  # prefix of every path below
     bus: str | None = None  # D-Bus address; None: the system bus
     credentials: str | None = None  # the unit's $CREDENTIALS_DIRECTORY
-    interval_s: float = 1.0  # time between two samples
-    window_s: float = 3.0  # rates and percentiles are computed over this time
+    interval_s: float = 1.0  # time between two samples while somebody asks for rates
+    window_s: float = (
+        3.0  # rates and percentiles are computed over this time; the first ones over a longer time
+    )
     recheck_s: float = 30.0  # units and weights are checked this often, even if no signal reports a change
     # timeout of calls to systemd, polkit and ek-fixed-share: systemd on a slow board needs seconds for a daemon-reload
     call_timeout_s: float = 10.0

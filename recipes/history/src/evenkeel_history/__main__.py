@@ -2,6 +2,7 @@
 """evenkeel-history: starts the service, and stops it after SIGTERM or SIGINT with exit status 0."""
 
 import argparse
+import gc
 import logging
 import signal
 import sys
@@ -26,9 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     # Block the signals before any thread starts, so that only sigtimedwait() below receives them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
-    History(Settings(root=options.root), options.save).run(
-        lambda seconds: signal.sigtimedwait(STOP, seconds) is not None
-    )
+    history = History(Settings(root=options.root), options.save)
+    gc.freeze()  # the collector of cycles need not look at the modules again and again
+    history.run(lambda seconds: signal.sigtimedwait(STOP, seconds) is not None)
     return 0
 
 

@@ -32,6 +32,7 @@ def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: 
     blame: Blame = {}
     total = sum(served.values())
     busy = min(elapsed_us, total)
+    users = [(who, us) for who, us in served.items() if us > 0]
     for victim, time in waited.items():
         if time <= 0:
             continue
@@ -42,17 +43,14 @@ def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: 
         # the waiting time in which the app had more than one request; device times have an error of up to 1/16
         excess = time + own - busy - (own // 16 if total > elapsed_us else 0)
         excess = min(max(excess, 0), time)
-        others = (
-            time * total - excess * own
-        )  # each part is a fraction with the denominator total * (total - own)
-        parts = {
-            who: divmod(excess * own * (total - own) if who == victim else others * us, total * (total - own))
-            for who, us in served.items()
-            if us > 0
-        }
-        left = time - sum(whole for whole, _ in parts.values())
-        first = sorted(parts, key=lambda who: (-parts[who][1], who))[:left]
-        for who, (whole, _) in parts.items():
-            if part := whole + (who in first):
-                blame[victim, who] = part
-    return blame
+        # each part is a fraction with the denominator WHOLE
+        others, whole = time * total - excess * own, total * (total - own)
+        left, rests = time, []
+        for who, us in users:
+            part, rest = divmod(excess * own * (total - own) if who == victim else others * us, whole)
+            left -= part
+            rests.append((-rest, who))
+            blame[victim, who] = part
+        for _, who in sorted(rests)[:left]:
+            blame[victim, who] += 1
+    return {pair: us for pair, us in blame.items() if us}

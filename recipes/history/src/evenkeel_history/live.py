@@ -18,6 +18,7 @@ import msgspec
 
 from .period import Sum, pack
 from .tiers import LIVE_S, MINUTE, slot
+from .totals import Totals
 
 SOCKET = "/run/evenkeel-history/live"
 # The number of saved minutes that stay in RAM. If a damaged database is replaced, they are saved again.
@@ -37,7 +38,7 @@ class Request(msgspec.Struct):
 class Answer(msgspec.Struct):
     minutes: list[tuple[int, bytes]]  # start, packed Period; the last minute may still be running
     seconds: list[tuple[int, bytes]]  # end, packed Period
-    totals: bytes = b""  # as in totals.Totals.data; empty before the first sample
+    totals: bytes = b""  # as from totals.Totals.publish(); empty before the first sample
 
 
 class _Minute:
@@ -49,16 +50,19 @@ class _Minute:
 
 
 class Live:
-    """The part of the history that is in RAM. Thread-safe."""
+    """The part of the history that is in RAM. Thread-safe.
 
-    def __init__(self) -> None:
+    TOTALS gets each minute when it ends. It is published then, and when a reader asks.
+    """
+
+    def __init__(self, totals: Totals | None = None) -> None:
         self._lock = threading.Lock()
+        self._totals = totals or Totals()
         self._seconds: deque[tuple[int, bytes]] = deque(maxlen=LIVE_S)
         self._recent: deque[_Minute] = deque()  # complete minutes: first the saved, then the unsaved ones
         self._saved = 0  # number of saved minutes in _recent
         self._current = Sum()  # the minute that is running
         self._current_start: int | None = None
-        self.totals = b""  # totals.Totals.data; replaced as a whole
         self.lost = 0  # number of minutes that were dropped because they could not be saved for too long
 
     def add(self, at: int, step: Sum) -> None:
@@ -82,6 +86,8 @@ class Live:
             if len(self._recent) - self._saved > MAX_UNSAVED:
                 del self._recent[self._saved]
                 self.lost += 1
+            self._totals.add(self._current)
+            self._totals.publish(Sum())
         self._current, self._current_start = Sum(), None
 
     def unsaved(self, last: int) -> list[tuple[int, int, bytes]]:
@@ -117,9 +123,9 @@ class Live:
             return len(self._recent) - self._saved
 
     def answer(self, request: Request) -> Answer:
-        if request.totals:
-            return Answer([], [], self.totals)
         with self._lock:
+            if request.totals:
+                return Answer([], [], self._totals.publish(self._current) if self._seconds else b"")
             minutes = [
                 (minute.start, minute.data)
                 for minute in self._recent

@@ -8,8 +8,9 @@ of who slows whom (at most 1/128). To merge spans of time, histograms are added.
 """
 
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product
+from itertools import product, repeat
 
 import msgspec
 from evenkeel_common.iostat import Histogram, bucket_upper, percentile
@@ -40,8 +41,11 @@ class Flow:
         self.gate_us += other.gate_us
         self.gates += other.gates
         self.service_us += other.service_us
+        self.add_latency(other.latency)
+
+    def add_latency(self, latency: Histogram) -> None:
         mine = self.latency
-        for index, count in other.latency.items():
+        for index, count in latency.items():
             mine[index] = mine.get(index, 0) + count
 
     def scalars(self) -> tuple[int, ...]:
@@ -75,6 +79,12 @@ def short(number: int, bits: int) -> int:
     """A code for NUMBER that keeps its BITS most significant bits. A larger number never has a smaller code."""
     shift = max(number.bit_length() - bits, 0)
     return (shift << (bits - 1)) + (number >> shift)
+
+
+def shorts(numbers: Iterable[int], bits: int) -> list[int]:
+    """short() of all NUMBERS, without a call for each one."""
+    exact, half = 1 << bits, 1 << (bits - 1)
+    return [n if n < exact else (shift := n.bit_length() - bits) * half + (n >> shift) for n in numbers]
 
 
 def long(code: int, bits: int) -> int:
@@ -132,27 +142,23 @@ class Sum:
                 self.flow((apps[row[0]], devices[row[1]], WRITE)).bytes += row[3]
 
     def period(self) -> Period:
-        names = (
-            {app for app, _, _ in self.flows} | {app for pair in self.blame for app in pair} | {*self.stalls}
-        )
+        names = {app for app, _, _ in self.flows}.union(*self.blame, self.stalls)
         apps = {name: index for index, name in enumerate(sorted(names))}
         devices = {name: index for index, name in enumerate(sorted({device for _, device, _ in self.flows}))}
         flows = []
         for (app, device, direction), flow in sorted(self.flows.items()):
             row = [apps[app], devices[device], direction, *flow.scalars()]
-            if flow.latency:
-                first, last = min(flow.latency), max(flow.latency)
+            if latency := flow.latency:
+                first, last = min(latency), max(latency)
                 row.append(first)
-                row += (short(flow.latency.get(index, 0), COUNT_BITS) for index in range(first, last + 1))
+                row += shorts(map(latency.get, range(first, last + 1), repeat(0)), COUNT_BITS)
             flows.append(row)
         return Period(
             self.ms,
             list(apps),
             list(devices),
             flows,
-            [short(self.blame.get(pair, 0), BLAME_BITS) for pair in product(apps, apps)]
-            if self.blame
-            else [],
+            shorts(map(self.blame.get, product(apps, apps), repeat(0)), BLAME_BITS) if self.blame else [],
             [n for app, (count, ms) in sorted(self.stalls.items()) for n in (apps[app], count, ms)],
         )
 

@@ -25,6 +25,7 @@ INTERVAL_S = 1.0  # time between two samples
 # minute: 240 s + 60 s = 5 min.
 SAVE_S = 240.0
 RETRY_S = 30.0  # the time until the next attempt if the database could not be opened
+REPORT_S = 5.0  # the time between two writes of status.json if the problems have not changed
 WEAR_S = 86400.0  # the time between two saved states of wear of a device whose state has not changed
 _log = logging.getLogger(__name__)
 
@@ -35,16 +36,18 @@ class History:
     def __init__(self, settings: Settings, save_s: float = SAVE_S) -> None:
         self._settings = settings
         self._save_s = save_s
-        self._live = Live()
+        self._socket = Path(settings.path(live.SOCKET))
+        self._live = Live(Totals(self._socket.with_name(totals.FILE)))
         self._sampler = Sampler(settings)
         self._store = Store(Path(settings.path(schema.FOLDER)))
-        self._socket = Path(settings.path(live.SOCKET))
         self._ended = threading.Event()  # set after the last sample; the saving thread then saves the rest
         self._devices: list[str] = []
         self._saver = threading.Thread(target=self._save_always, name="save")
         self._problems: list[Message] = []  # of the saving thread; the list is replaced, never changed
         # by device: the monotonic time of the last save of its wear, and the saved state
         self._wear: dict[str, tuple[float, tuple[object, ...]]] = {}
+        # the problems in status.json, and the monotonic time of its last write
+        self._reported: tuple[list[Message], float] = [], -REPORT_S
 
     def run(self, wait: Callable[[float], bool]) -> None:
         """Sample every second until WAIT returns True.
@@ -53,7 +56,6 @@ class History:
         """
         self._socket.parent.mkdir(parents=True, exist_ok=True)
         server = Server(self._socket, self._live)
-        since_boot = Totals(self._socket.with_name(totals.FILE))
         watchdog = Watchdog()
         self._sampler.sample(0)
         self._devices = self._sampler.devices
@@ -67,8 +69,6 @@ class History:
             due_s = max(due_s + INTERVAL_S, now_s - INTERVAL_S)
             step = self._sampler.sample(round((now_s - last_s) * 1000))
             self._live.add(int(time.time()), step)
-            since_boot.add(step)
-            self._live.totals = since_boot.data
             self._devices = self._sampler.devices
             last_s = now_s
             self._report()
@@ -130,12 +130,16 @@ class History:
     # ---- what the agent reports ----
 
     def _report(self) -> None:
-        """Write status.json, a file in RAM. It tells the agent that the service works, and its problems."""
+        """Write status.json, a file in RAM, if it is due. It tells the agent that the service works, and its problems."""
         problems = list(self._problems)
         if self._sampler.problem:
             problems.append(self._sampler.problem)
         if self._live.lost:
             problems.append(Message("history-lost", minutes=self._live.lost))
+        now_s = time.monotonic()
+        reported, at_s = self._reported
+        if problems == reported and now_s - at_s < REPORT_S:
+            return
         notes = [{"code": note.code, "parameters": note.parameters} for note in (p.note() for p in problems)]
         path = self._socket.parent / "status.json"
         text = json.dumps({"monotonic_ns": time.monotonic_ns(), "problems": notes})
@@ -146,3 +150,5 @@ class History:
             os.replace(new, path)
         except OSError as error:
             _log.debug("%s cannot be written: %s", path, error)
+        else:
+            self._reported = problems, now_s

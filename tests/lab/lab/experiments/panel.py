@@ -183,6 +183,6 @@ NOTES = {
     " is below the target.",
     "panel.live.cost": "The miss is small (5.1 %). Each of the 50 polls in a second takes nginx and the panel 1 ms of this CPU"
     " together, though the panel renders once.",
-    "panel.sampling.cpu": "Each second, history and agent read the statistics of 16 apps and compute who slowed whom, in"
-    " Python: 100 million instructions.",
+    "panel.sampling.cpu": "Each second, the history compares 4,000 numbers of 16 apps with the last ones, in Python, and"
+    " computes who slowed whom.",
 }
