@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """evenkeeld: starts, serves and stops the agent. Exit status 0 after SIGTERM or SIGINT, else 1 with a reason."""
 
-import argparse
 import asyncio
 import logging
 import os
@@ -58,6 +57,11 @@ DURATIONS = {
 
 
 def _settings(arguments: Sequence[str]) -> Settings:
+    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
+    if not arguments:
+        return Settings(credentials=credentials)
+    import argparse  # it takes 1.5 MB, and the unit of a board has no options
+
     parser = argparse.ArgumentParser(prog="evenkeeld", description="The agent of an Evenkeel board.")
     parser.add_argument("--root", default="/", help="directory that replaces / in all paths (default: /)")
     parser.add_argument("--bus", help="D-Bus address (default: the system bus)")
@@ -70,7 +74,6 @@ def _settings(arguments: Sequence[str]) -> Settings:
         for name in (option.replace("-", "_") for option in DURATIONS)
         if options[name] is not None
     }
-    credentials = os.environ.get("CREDENTIALS_DIRECTORY")
     return Settings(root=options["root"], bus=options["bus"], credentials=credentials, **durations)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """evenkeel-history: starts the service, and stops it after SIGTERM or SIGINT with exit status 0."""
 
-import argparse
 import gc
 import logging
 import signal
@@ -16,7 +15,10 @@ from .service import SAVE_S, History
 STOP = {signal.SIGTERM, signal.SIGINT}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def _options(arguments: Sequence[str]) -> tuple[str, float]:
+    """The options --root and --save."""
+    import argparse  # it takes 1.4 MB, and the unit of a board has no options
+
     parser = argparse.ArgumentParser(
         prog="evenkeel-history", description="Keeps the history of a board's I/O for two years."
     )
@@ -24,10 +26,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--save", type=float, default=SAVE_S, metavar="S", help="seconds between two saves")
     parser.add_argument("--version", action="version", version=__version__)
     options = parser.parse_args(arguments)
+    return options.root, options.save
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    arguments = sys.argv[1:] if arguments is None else arguments
+    root, save_s = _options(arguments) if arguments else ("/", SAVE_S)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     # Block the signals before any thread starts, so that only sigtimedwait() below receives them.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP)
-    history = History(Settings(root=options.root), options.save)
+    history = History(Settings(root=root), save_s)
     gc.freeze()  # the collector of cycles need not look at the modules again and again
     history.run(lambda seconds: signal.sigtimedwait(STOP, seconds) is not None)
     return 0
