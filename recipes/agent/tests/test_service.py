@@ -13,6 +13,7 @@ import pytest
 from agent_harness import ADMINISTRATOR, ERROR, STRANGER, Harness, on_board, write
 from disks import fill_up, small_disk
 from evenkeel_agent import __version__, service
+from evenkeel_agent.agent import QUIET
 from evenkeel_agent.bus import CallError
 from evenkeel_api import interface
 from evenkeel_api.features import apps
@@ -615,6 +616,21 @@ async def test_idle_costs_no_calls(board: Harness) -> None:
     asked = board.systemd.count("Get")
     await board.apps()
     assert board.systemd.count("Get") == asked, "no call for a cgroup while the unit's state is unchanged"
+
+
+@on_board
+async def test_checks_without_a_signal_seldom_ask_for_each_app(board: Harness) -> None:
+    for number in range(3):
+        board.app(f"app-{number}")
+    await board.agent_up("--recheck", "0.1", "--interval", "0.1")
+    checks, questions = board.systemd.count("ListUnitsByNames"), board.systemd.count("Get")
+
+    async def checked() -> bool:
+        return board.systemd.count("ListUnitsByNames") >= checks + 2 * QUIET
+
+    await board.until(checked)
+    asked = board.systemd.count("Get") - questions
+    assert 6 <= asked <= 18, "slice and cgroup of three apps, in one to three of twenty checks"
 
 
 @on_board

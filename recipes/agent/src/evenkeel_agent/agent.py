@@ -44,6 +44,7 @@ from .systemd import NO_SUCH_UNIT, UNKNOWN, Systemd, Unit
 
 OTHERS = (*recorder.UNITS, *history.UNITS, *cache.UNITS)  # units whose state a problem depends on
 IDLE = 5  # number of intervals between two samples while nobody asks for rates
+QUIET = 10  # of so many checks without a signal, one asks for slices and cgroups of all apps
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 _log = logging.getLogger(__name__)
 
@@ -505,13 +506,18 @@ class Agent:
 
     async def watch(self) -> None:
         """Follow the apps' units: find their cgroups, and apply the saved values when a unit starts."""
+        quiet = 0  # number of checks without a signal since the last full one
         while True:
             retry = self._pending or self._systemd_problem or self._fixed_shares.has_problems
             timeout_s = 5 * self._settings.interval_s if retry else self._settings.recheck_s
-            with contextlib.suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(self._wake.wait(), timeout_s)
+                quiet = 0
+            except TimeoutError:
+                quiet = (quiet + 1) % QUIET
             self._wake.clear()
-            await self._sync_systemd()
+            # Without a signal, hardly anything has changed. A full check asks two questions for each app.
+            await self._sync_systemd(cached=quiet > 0)
             contents = await asyncio.to_thread(self._read_weights, dict(self._cgroups))
             for name, content in contents.items():
                 app = self._registry.apps.get(name)
@@ -555,9 +561,12 @@ class Agent:
     def _weight(self, app: App) -> int:
         return self._weights.get(app.name) or app.weight
 
-    async def _sync_systemd(self) -> None:
-        """Read the state of the units from systemd, and send it the weights that it does not have yet."""
-        await self._refresh(cached=False)
+    async def _sync_systemd(self, *, cached: bool = False) -> None:
+        """Read the state of the units from systemd, and send it the weights that it does not have yet.
+
+        CACHED: as in _refresh().
+        """
+        await self._refresh(cached=cached)
         if self._systemd_problem:
             return
         with contextlib.suppress(CallError):
