@@ -271,6 +271,7 @@ CORE = {
         "errno",
         "fnmatch",
         "functools",
+        "gc",
         "io",
     ),
     *(
