@@ -183,7 +183,7 @@ def page() -> str:
         f"### Flash device\n\nAn entry of `devices`.\n\n{_fields(Device)}",
         f"### Message\n\nAn entry of `problems`, and a reason elsewhere.\n\n{_fields(Note)}",
         "## State of an app\n\nAn entry of `ListApps`, and the answer of `SetWeight` and `SetFixedShare`."
-        f" The window is the last 3 s.\n\n{_fields(App)}",
+        f" The window is the last 3 s, in the first answer after a pause up to 8 s.\n\n{_fields(App)}",
         f"## Snapshot\n\nThe answer of `GetSnapshot`.\n\n{_fields(Snapshot)}",
         f"## Health of the board\n\nThe answer of `GetHealth`.\n\n{_fields(Health)}",
         f"## State of updates\n\nThe answer of `GetUpdate`.\n\n{_fields(Update)}",

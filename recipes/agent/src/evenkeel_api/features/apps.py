@@ -43,7 +43,7 @@ Part = Annotated[float, Meta(extra={"unit": "0 to 1"})]
 
 
 class App(Struct, frozen=True):
-    """The state of an app. The window is the last 3 s."""
+    """The state of an app. The window is the last 3 s, in the first answer after a pause up to 8 s."""
 
     name: Annotated[
         str,
