@@ -75,14 +75,15 @@ def _grown(text: bytes, old: _Buckets) -> tuple[_Buckets, Histogram]:
         raise _Other from None
     counts, grown = old.counts.copy(), {}
     for index, count in zip(numbers, numbers, strict=False):
-        before = counts.get(index)
-        if before is None:
-            if not 0 <= index < BUCKETS:
-                raise _Other
+        if index in counts:
+            if count == counts[index]:
+                continue
+            grown[index] = count - counts[index]
+        elif 0 <= index < BUCKETS:
             added -= 1
             grown[index] = count
-        elif count != before:
-            grown[index] = count - before
+        else:
+            raise _Other
         counts[index] = count
     # If a bucket has disappeared, the counters have started again.
     if added or (grown and min(grown.values()) < 0):

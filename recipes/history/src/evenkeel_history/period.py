@@ -45,6 +45,9 @@ class Flow:
 
     def add_latency(self, latency: Histogram) -> None:
         mine = self.latency
+        if not mine:  # a copy in C
+            mine.update(latency)
+            return
         for index, count in latency.items():
             mine[index] = mine.get(index, 0) + count
 
@@ -118,6 +121,9 @@ class Sum:
         return found
 
     def add_blame(self, blame: Blame) -> None:
+        if not self.blame:  # a copy in C
+            self.blame.update(blame)
+            return
         for pair, us in blame.items():
             self.blame[pair] = self.blame.get(pair, 0) + us
 
