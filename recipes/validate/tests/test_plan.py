@@ -129,8 +129,8 @@ def test_the_space_has_all_files_that_exist_at_once() -> None:
     assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE + trims
     others = plan.MOVIE + 300 * 10**6 + trims + cases.PRIORITY_BYTES
     assert plan.space(PROFILES["full"]) == PROFILES["full"].file + others
-    reads = replace(PROFILES["quick"], cases=lambda: [cases.quick()[0]])
-    assert plan.space(reads) == reads.file + plan.MOVIE
+    assert plan.space(PROFILES["full"], ["stall."]) == PROFILES["full"].file + plan.MOVIE
+    assert plan.space(PROFILES["full"], ["fair."]) == PROFILES["full"].file
 
 
 def test_only_chosen_cases_run() -> None:

@@ -146,7 +146,8 @@ def _target(args: argparse.Namespace, places: Places) -> Target:
     destroy = tuple(str(path) for path in args.destroy)
     device = args.device or (args.destroy[0] if args.destroy else None)
     if device is None:
-        return target.of_folder(places.sys, args.folder or Path("/data"), plan.space(_profile(args)))
+        size = plan.space(_profile(args), args.only)
+        return target.of_folder(places.sys, args.folder or Path("/data"), size)
     mounts = _text(places.proc / "self/mountinfo")
     # A kernel without swap, as the board's, does not have this file.
     swaps = _text(places.proc / "swaps") if (places.proc / "swaps").exists() else ""

@@ -51,12 +51,19 @@ PROFILES = {
 }  # fmt: skip
 
 
-def space(profile: Profile) -> int:
-    """Bytes of the files that exist at the same time in the folder of the test file."""
-    records = RECORD_SPACE if any(c.kind == "record" for c in profile.cases()) else 0
-    trims = discards.BYTES if any("discard" in c.needs for c in profile.cases()) else 0
-    priority = cases.PRIORITY_BYTES if any(c.kind == "cache" for c in profile.cases()) else 0
-    return profile.file + MOVIE + records + trims + priority
+def chosen(profile: Profile, only: Sequence[str] = ()) -> list[Case]:
+    """The cases of PROFILE whose names begin with one of ONLY; all cases if it is empty."""
+    return [c for c in profile.cases() if not only or c.name.startswith(tuple(only))]
+
+
+def space(profile: Profile, only: Sequence[str] = ()) -> int:
+    """Bytes of the files that exist at the same time in the folder of the test file. ONLY: as of chosen()."""
+    found = chosen(profile, only)
+    movie = MOVIE if any(c.kind == "stall" for c in found) else 0
+    records = RECORD_SPACE if any(c.kind == "record" for c in found) else 0
+    trims = discards.BYTES if any("discard" in c.needs for c in found) else 0
+    priority = cases.PRIORITY_BYTES if any(c.kind == "cache" for c in found) else 0
+    return profile.file + movie + records + trims + priority
 
 
 @dataclass(frozen=True)
@@ -100,11 +107,11 @@ def make(
     """The plan. The cases run on the scheduler SUBJECT; those that are compared run on the OTHERS, too.
 
     Steps that do not fit into the budget or into the time of the profile are left out, those of other schedulers first.
-    ONLY: beginnings of names of cases; empty: all.
+    ONLY: as of chosen().
     """
-    chosen = [c for c in profile.cases() if not only or c.name.startswith(tuple(only))]
-    skipped = {c.name: why for c in chosen if (why := missing(c, have, reasons, profile.file))}
-    runnable = [c for c in chosen if c.name not in skipped]
+    wanted = chosen(profile, only)
+    skipped = {c.name: why for c in wanted if (why := missing(c, have, reasons, profile.file))}
+    runnable = [c for c in wanted if c.name not in skipped]
     needs_movie = any(c.kind == "stall" for c in runnable)
     prepared = (profile.file + (MOVIE if needs_movie else 0)) if any(c.jobs for c in runnable) else 0
     steps: list[Step] = []

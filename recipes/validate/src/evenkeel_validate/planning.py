@@ -31,9 +31,9 @@ def plan_of(
 
     Raises NothingToMeasure, or ValidateError.
     """
-    chosen = plan.PROFILES[profile]
-    where = find_target(places, plan.space(chosen))
-    request = Request(chosen, where, [f"{topic}."] if topic else [], None if compares else [])
+    found, only = plan.PROFILES[profile], [f"{topic}."] if topic else []
+    where = find_target(places, plan.space(found, only))
+    request = Request(found, where, only, None if compares else [])
     made = Session(places, Ungrouped(), request, version).make_plan()
     if not made.steps:
         raise NothingToMeasure(
