@@ -253,10 +253,16 @@ def state(board: Board) -> dict[str, Any]:
 
 
 def started(board: Board) -> str:
-    """Start a validation, and wait until it has written a part of its test file. Returns its id."""
+    """Start a validation, and wait until it runs. Returns its id. The caller must not wait long: it takes 40 s."""
     board.run("ekctl validate start --topic device --no-compare --json", BUSY_S)
-    until("the validation runs", lambda: state(board)["ran_s"] > 5, BUSY_S)
-    return str(state(board)["id"])
+    found: list[str] = []
+
+    def runs() -> bool:
+        found[:] = [str(state(board)["id"])]
+        return bool(found[0])
+
+    until("the validation runs", runs, BUSY_S)
+    return found[0]
 
 
 def ended(board: Board) -> None:
