@@ -182,7 +182,7 @@ def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
 
 
 def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float = IDLE_S) -> None:
-    """Serve connections until none came for IDLE_S and none is open."""
+    """Serve connections. Returns when no connection is open and no new one has come for IDLE_S."""
     children: set[int] = set()
     while True:
         ready, _, _ = select.select([listener], [], [], idle_s)
