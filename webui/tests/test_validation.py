@@ -123,6 +123,13 @@ def test_before_the_first_measurement_the_page_says_so(admin: Browser, agent: Fa
         assert "prepares its test file" in admin.get("/validation").text
 
 
+def test_a_validation_that_ends_offers_no_cancel(admin: Browser, agent: FakeAgent) -> None:
+    agent.validation = Validation("ending", GOOD)
+    page = admin.get("/validation").text
+    assert "restores what it changed on the board" in page
+    assert "Cancel the validation" not in page
+
+
 @pytest.mark.parametrize(
     "fields",
     [{"profile": "soak --destroy /dev/sda"}, {"topic": "../x"}, {"compare": "maybe"}, {"profile": ""}],

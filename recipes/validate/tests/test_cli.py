@@ -168,6 +168,11 @@ def test_show_reports_the_progress_of_a_run(places: Places, capsys: pytest.Captu
         places.progress.unlink()
         assert cli.main(["show"], places) == 0
         assert "preparing" in capsys.readouterr().out
+    with lock.held(places.lock, lock.RESTORE):
+        assert cli.main(["show"], places) == 0
+        assert "has ended, and what it changed is being restored" in capsys.readouterr().out
+        assert cli.main(["cancel"], places) == 1
+        assert "has ended, and what it changed is being restored" in capsys.readouterr().err
 
 
 def test_two_devices_are_compared(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

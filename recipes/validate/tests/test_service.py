@@ -295,6 +295,28 @@ def test_progress_and_cancel(helper: Service, systemd: Systemd, monkeypatch: pyt
     assert systemd.calls == [("stop", "--no-block", RUN_UNIT)]
 
 
+def test_a_validation_that_ends_cannot_be_cancelled_and_does_not_start(
+    helper: Service, systemd: Systemd
+) -> None:
+    """Its process has released the lock, and has not ended yet; or systemd runs `ek-validate restore`."""
+    helper.places.progress.parent.mkdir(parents=True)
+    helper.places.progress.write_text(json.dumps({"id": ID, "ending": True}))
+    for active in ("active", "deactivating"):
+        systemd.active = active
+        assert ask(helper, "state") == {"state": "ending"}
+        assert ask(helper, "cancel") == {"state": "ending"}
+        assert ask(helper, "start", **PLAN)["error"] == "validation-runs"
+    with lock.held(helper.places.lock, lock.RESTORE):
+        found = ask(helper, "state")
+        assert (found["state"], found["id"]) == ("ending", ID)
+        assert ask(helper, "cancel")["state"] == "ending"
+    assert systemd.calls == []
+    systemd.active = "inactive"
+    assert ask(helper, "state") == {"state": "idle"}
+    systemd.starts = lambda: setattr(systemd, "active", "active")
+    assert ask(helper, "start", **PLAN) == {"state": "starting"}
+
+
 def test_the_list_is_bounded_and_a_damaged_report_hides_no_other(
     helper: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -429,11 +429,41 @@ def test_progress_and_cancel_of_a_run_in_another_process(root: Path) -> None:
     assert (found.state, found.reason) == ("partial", "cancelled")
 
 
+def test_a_run_that_ends_says_so_and_no_signal_takes_its_report(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is too late to cancel it, or to stop what restores the settings."""
+    here = places(root)
+    seen: list[Any] = []
+
+    def restore(self: undo.Journal, launcher: board.Groups) -> list[str]:
+        seen.append(runs.progress(here))
+        os.kill(os.getpid(), signal.SIGTERM)
+        return []
+
+    monkeypatch.setattr(undo.Journal, "restore", restore)
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    found = run.run(run.make_plan())
+    assert found.state == "complete"
+    assert runs.reports(here)[0].state == "complete"
+    assert (root / "state/runs" / found.id / "report.html").exists()
+    assert seen == [{"id": found.id, "ending": True}]
+    assert runs.has_ended(here)
+    with lock.held(here.lock, lock.RESTORE):
+        assert runs.progress(here) == {"id": found.id, "ending": True}
+        with pytest.raises(ValidateError, match="is being restored"):
+            lock.stop(here.lock)
+    # the next one begins
+    with lock.held(here.lock, "20260131-120000"):
+        runs.forget_end(here)
+        assert runs.progress(here) == {"id": "20260131-120000"}
+
+
 def test_the_time_left_falls_during_a_case(
     root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Mapping[str, Any]] = []
-    monkeypatch.setattr(Session, "_tell", lambda self, progress: seen.append(progress))
+    monkeypatch.setattr(Session, "_tell", lambda self, progress, at_once=False: seen.append(progress))
     case = replace(few()[1], written=20 * MB)
     run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [case]))
     made = run.make_plan()

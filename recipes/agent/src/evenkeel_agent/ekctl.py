@@ -791,7 +791,9 @@ def _plan_text(plan: dict[str, Any]) -> str:
 
 def _validation_text(found: dict[str, Any]) -> str:
     if found["state"] != "running":
-        return "no validation is running" if found["state"] == "idle" else "the validation is starting"
+        return (
+            "no validation is running" if found["state"] == "idle" else f"the validation is {found['state']}"
+        )
     done = f"{found['index'] + 1} of {found['count']}: {found['about']}" if found["count"] else "it prepares"
     return f"validation {found['id']} is running, {done}; about {found['left_s']} s left"
 

@@ -256,6 +256,9 @@ def _load(text: str, places: Places) -> Report:
 
 def _show(args: argparse.Namespace, places: Places) -> int:
     running = runs.progress(places)
+    if args.report is None and running and not args.html and "ending" in running:
+        _print(args, running, ["The validation has ended, and what it changed is being restored."])
+        return 0
     if args.report is None and running and not args.html:
         left = plan.duration(running["seconds_left"]) if "seconds_left" in running else "some time"
         count = f"{running.get('index', 0) + 1} of {running.get('count', '?')}"

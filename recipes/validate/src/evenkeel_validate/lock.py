@@ -13,6 +13,7 @@ from .errors import ValidateError
 
 # A process that a killed validation was just starting has the lock until its exec().
 PATIENCE_S = 1.0
+RESTORE = "restore"  # name of the holder that undoes what a validation has left
 BUSY = "{what} is running; wait for its end, or stop it with `ek-validate cancel`"
 
 
@@ -62,10 +63,15 @@ def holder(path: Path) -> tuple[int, str] | None:
 
 
 def stop(path: Path) -> str:
-    """Ask the validation that runs to end, and return its name. Raises ValidateError if none runs."""
+    """Ask the validation that runs to end, and return its name. Raises ValidateError if none runs.
+
+    What restores the settings of the board is left alone.
+    """
     found = holder(path)
     if found is None:
         raise ValidateError("no validation is running")
+    if found[1] == RESTORE:
+        raise ValidateError("the validation has ended, and what it changed is being restored")
     try:
         fd = os.pidfd_open(found[0])
     except ProcessLookupError as error:

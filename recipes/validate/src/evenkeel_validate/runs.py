@@ -92,12 +92,30 @@ def settled(found: Report, places: Places) -> Report:
 
 
 def progress(places: Places) -> dict[str, Any] | None:
-    """The progress of the validation that runs, or None."""
+    """The progress of the validation that runs, or None. Key `ending`: it measures no longer, and restores the settings."""
     holder = lock.holder(places.lock)
     if holder is None:
         return None
+    found = _progress(places)
+    if holder[1] == lock.RESTORE:
+        return {"id": found.get("id", ""), "ending": True}
+    return found or {"id": holder[1]}
+
+
+def has_ended(places: Places) -> bool:
+    """Whether the last validation since the boot has come to its end. A start forgets it (forget_end())."""
+    return "ending" in _progress(places)
+
+
+def forget_end(places: Places) -> None:
+    """To be called before a validation is started."""
+    places.progress.unlink(missing_ok=True)
+
+
+def _progress(places: Places) -> dict[str, Any]:
+    """What progress.json has; empty if there is no such file, or if it is damaged."""
     try:
-        found: dict[str, Any] = json.loads(places.progress.read_bytes())
+        found = json.loads(places.progress.read_bytes())
     except (OSError, ValueError):
-        return {"id": holder[1]}
-    return found
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -135,6 +135,7 @@ class Service:
             words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
             words += [] if compares else ["--no-compare"]
             self.places.run.mkdir(parents=True, exist_ok=True)
+            runs.forget_end(self.places)
             replace(str(self.places.run / ORDER), f"OPTIONS={' '.join(words)}\n".encode())
             try:
                 self._ordered = True
@@ -169,10 +170,12 @@ class Service:
     def _present(self) -> dict[str, Any]:
         running = runs.progress(self.places)
         if running is None:
-            active = self.systemctl("is-active", RUN_UNIT) in ("active", "activating", "deactivating")
-            return {"state": "starting" if active else "idle"}
+            active = self.systemctl("is-active", RUN_UNIT)
+            if active == "deactivating" or (active == "active" and runs.has_ended(self.places)):
+                return {"state": "ending"}
+            return {"state": "starting" if active in ("active", "activating") else "idle"}
         return {
-            "state": "running",
+            "state": "ending" if "ending" in running else "running",
             "id": running["id"] if runs.RUN_ID.fullmatch(str(running["id"])) else "",
             "index": running.get("index", 0),
             "count": running.get("count", 0),
@@ -189,10 +192,11 @@ class Service:
         except ValidateError:
             # A start that is being ordered comes first. Otherwise systemd would get its order after the one to stop.
             with self._starting:
-                if self._present()["state"] == "idle":
+                present = self._present()["state"]
+                if present == "idle":
                     raise Refused("validation-none") from None
-                # It has not taken the lock yet.
-                self.systemctl("stop", "--no-block", RUN_UNIT)
+                if present == "starting":  # it has not taken the lock yet
+                    self.systemctl("stop", "--no-block", RUN_UNIT)
         return self._state(request)
 
     def _list(self, _: Mapping[str, Any]) -> list[dict[str, Any]]:

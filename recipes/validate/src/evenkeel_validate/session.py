@@ -61,7 +61,7 @@ def now() -> str:
 
 def restore(places: Places, launcher: Launcher) -> list[str]:
     """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running."""
-    with lock.held(places.lock, "restore"):
+    with lock.held(places.lock, lock.RESTORE):
         return undo.restore(places.journal, places.boot, launcher)
 
 
@@ -191,6 +191,7 @@ class Session:
         with lock.held(self.places.lock, id_):
             if left := undo.restore(self.places.journal, self.places.boot, self.launcher):
                 raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
+            runs.forget_end(self.places)
             folder = self.places.runs / id_
             runs.remove_old(self.places)
             folder.mkdir(parents=True)
@@ -207,12 +208,12 @@ class Session:
                     found.state, found.reason = "partial", str(error)
                 finally:
                     # also after an exception that nobody expects: the settings of the board come first
+                    self._tell({"id": found.id, "ending": True}, at_once=True)
                     found.not_restored = journal.restore(self.launcher)
-                    with contextlib.suppress(FileNotFoundError):
-                        self.places.progress.unlink()
-            found.ended = now()
-            report.save(found, folder)
-            report_page.save(found, folder, runs.reports(self.places))
+                # It is too late to cancel the run, so a signal must not end it before its report is saved.
+                found.ended = now()
+                report.save(found, folder)
+                report_page.save(found, folder, runs.reports(self.places))
             return found
 
     def _new_id(self) -> str:
@@ -408,9 +409,9 @@ class Session:
             )
         return written
 
-    def _tell(self, progress: Mapping[str, Any]) -> None:
-        """Write progress.json, at most every PROGRESS_S. It is in RAM, so it wears nothing."""
-        if (at := time.monotonic()) - self._progress_at < PROGRESS_S:
+    def _tell(self, progress: Mapping[str, Any], at_once: bool = False) -> None:
+        """Write progress.json, unless that was less than PROGRESS_S ago. It is in RAM, so it wears nothing."""
+        if (at := time.monotonic()) - self._progress_at < PROGRESS_S and not at_once:
             return
         self._progress_at = at
         temporary = self.places.progress.with_suffix(".new")

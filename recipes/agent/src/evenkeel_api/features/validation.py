@@ -18,7 +18,7 @@ ID = r"^[0-9]{8}-[0-9]{6}(-[0-9]{1,3})?$(?!\n)"
 
 Profile = Literal["quick", "full", "soak"]
 Topic = Literal["", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel", "pool"]
-RunState = Literal["idle", "starting", "running"]
+RunState = Literal["idle", "starting", "running", "ending"]
 ReportState = Literal["running", "complete", "partial"]
 Verdict = Literal["held", "broken", "open"]
 Id = Annotated[str, Meta(pattern=ID, description="id of a validation, such as `20260131-120000`")]
@@ -90,8 +90,14 @@ class ValidationPlan(Struct, frozen=True):
 class Validation(Struct, frozen=True):
     """The validation that runs."""
 
-    state: Annotated[RunState, Meta(description="`idle`: none runs; `starting`; `running`")]
-    id: Annotated[str, Meta(description="id of the validation that runs; empty without one")] = ""
+    state: Annotated[
+        RunState,
+        Meta(
+            description="`idle`: none runs; `starting`; `running`; `ending`: it measures no longer, and restores what it"
+            " changed"
+        ),
+    ]
+    id: Annotated[str, Meta(description="id of the validation that runs; empty if it is not known")] = ""
     index: Annotated[
         int, Meta(ge=0, description="number of measurements that are done", extra={"dbus": "u"})
     ] = 0
