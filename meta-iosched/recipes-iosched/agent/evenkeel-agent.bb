@@ -64,8 +64,13 @@ RDEPENDS:${PN} = "\
     python3-xml \
 "
 # The module is only recommended: without it the agent still answers, and reports that the module is missing.
-# Alerts to servers with TLS need the certificates.
-RRECOMMENDS:${PN} = "ca-certificates kernel-module-evenkeel evenkeel-conf-slice"
+# Alerts to servers with TLS need the certificates. Without the list of frequent passwords, the agent's rules apply.
+RRECOMMENDS:${PN} = "\
+    ca-certificates \
+    evenkeel-conf-slice \
+    evenkeel-frequent-passwords \
+    kernel-module-evenkeel \
+"
 
 # Packages that share a folder must agree on its owner and mode. In scarthgap, the recipe of
 # polkit gives ${datadir}/polkit-1/rules.d to polkitd, and nobody else can read it. In later

@@ -110,3 +110,9 @@ def test_every_board_gets_the_list() -> None:
     assert "frequent_passwords=@B@/agent/frequent-passwords" in components.read_text()
     assert os.path.basename(frequent.PATH) == "frequent-passwords"  # noqa: PTH119
     assert "install_dir: datadir / 'evenkeel-agent'" in (PROGRAM.parents[1] / "meson.build").read_text()
+    # Both builders make it from the same version.
+    layer = TOP / "meta-iosched/recipes-iosched/agent"
+    recipe = next(layer.glob("evenkeel-frequent-passwords_*.bb"))
+    assert "evenkeel-frequent-passwords" in (layer / "evenkeel-agent.bb").read_text()
+    version = recipe.stem.partition("_")[2]
+    assert f" python3-zxcvbn {version}-" in (TOP / "toolroot/passwords").read_text()
