@@ -260,8 +260,16 @@ class Board:
         return str(found[-1])
 
     def screen(self) -> str:
-        """The text on the screen, with single spaces. The virtual machine has no screen, but the kernel keeps its text."""
+        """The text on the screen, with single spaces."""
         return " ".join(self.run("cat /dev/vcs1").split())
+
+    def picture(self) -> tuple[int, int, bytes]:
+        """What the screen shows: its width and height, and red, green and blue of each pixel, row by row."""
+        file = self.machine.run / "screen.ppm"
+        self.machine.qmp("screendump", filename=file.name)
+        head, _, pixels = file.read_bytes().partition(b"\n255\n")
+        _, width, height = head.split()
+        return int(width), int(height), pixels
 
     def health(self, timeout: float = 300) -> tuple[int, dict[str, str]]:
         """Status and body of the panel's /healthz through the forwarded port.

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
-from boards import Board, power_on  # noqa: E402
+from boards import Board, power_on, until  # noqa: E402
 from pages import PASSWORD, PATIENCE_MS, check  # noqa: E402
 
 # Pause after a change of weights, before rates are measured. The page shows rates over the last 3 s, which must not
@@ -142,10 +142,8 @@ def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     expect(page.get_by_role("heading", level=1)).to_have_text("The set-up has ended")
     page.goto("/apps")
     assert '"password": ""' in board.run("ekctl first-password --json")
-    # The service does it by itself if the kernel has a driver for the screen.
-    board.run("/usr/bin/evenkeel-panel-firstboot --screen")
-    assert "first-boot password" not in board.screen()
-    assert "evenkeel: panel: https://evenkeel-" in board.screen()
+    until("the screen lost the first-boot password", lambda: "first-boot password" not in board.screen())
+    until("the screen has the addresses", lambda: "evenkeel: panel: https://evenkeel-" in board.screen())
 
 
 def test_apps_run_at_their_first_start(board: Board) -> None:

@@ -329,6 +329,8 @@ class Machine:
             args += ["-drive", "if=pflash,unit=1,format=raw,file=vars.fd"]
             args += ["-drive", "if=none,id=disk,file=disk.qcow2,format=qcow2,cache=writeback"]
             args += ["-device", "virtio-blk-pci,drive=disk,bootindex=1,romfile="]
+            # the screen of a mini PC; its firmware leaves a frame buffer
+            args += ["-device", "VGA,romfile=,vgamem_mb=8"]
         if options.port is not None:
             args += ["-netdev", f"user,id=net,hostfwd=tcp:127.0.0.1:{options.port}-:443"]
             args += ["-device", "virtio-net-pci,netdev=net,romfile="]
