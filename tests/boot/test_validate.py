@@ -84,6 +84,7 @@ def test_a_run_is_complete_and_restores_everything(board: Board, settings: str) 
     assert facts["model"]["value"]
     assert facts["life time, type A"]["value"] or facts["life time, type A"]["reason"]
     rows = {r["id"]: r for r in found["rows"]}
+    assert "fair.read.1m.ratio" in rows, found["skipped"]
     assert rows["fair.read.1m.ratio"]["subject"] == "evenkeel"
     assert "bfq" in rows["fair.read.1m.ratio"]["peers"]
     clean(board, settings)
