@@ -170,6 +170,12 @@ class Board:
         self._send("systemctl reboot")
         self._log_in()
 
+    def at_menu(self, text: str, keys: str) -> None:
+        """Wait until the boot loader shows TEXT, then press KEYS. They need no return key, so nothing else is sent."""
+        self._expect(re.escape(text), BOOT_SECONDS, f"{text!r} of the boot loader")
+        assert self.link is not None
+        self.link.send(keys)
+
     def wait_for_boot(self, seconds: float = BOOT_SECONDS) -> None:
         """Wait for a boot that somebody else has ordered, and for the boots that fail before it. Then log in again."""
         self._expect(r"bash-[\d.]+# ", seconds, "the shell on the serial console, after a restart")

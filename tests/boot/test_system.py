@@ -458,6 +458,9 @@ dns = ["10.0.2.3"]
 """
 
 
+ESCAPE, DOWN = "\033", "\033[B"
+
+
 @RESTARTS["preseed"]
 def test_a_preseed_file_sets_up_a_new_board_and_no_other(board: Board) -> None:
     def on_esp(command: str) -> str:
@@ -466,8 +469,17 @@ def test_a_preseed_file_sets_up_a_new_board_and_no_other(board: Board) -> None:
     assert_healthy(board)
     write = f"cat > evenkeel.toml <<'END'\n{PRESEED}END\n"
     on_esp(write)
-    board._send("ekctl factory-reset --yes")
+    # A person at the board needs no log-in for the reset, and gets no shell from the menu of the boot loader.
+    board.run("echo lost > /recorder/lost; sync")
+    board._send("systemctl reboot")
+    board.at_menu("press Esc for the start menu", ESCAPE * 2)
+    board.at_menu("Factory reset", "e")
+    board.at_menu("Enter username", ESCAPE * 2)
+    board.at_menu("Factory reset", f"{DOWN}\r")
+    board.at_menu("erase the recordings", f"{DOWN}{DOWN}\r")
     board.wait_for_boot()
+    assert "evenkeel.reset=all" in board.run("cat /proc/cmdline").split()
+    assert board.try_run("cat /recorder/lost")[0] != 0
     assert_healthy(board)
     assert board.run("cat /proc/sys/kernel/hostname") == "press-9"
     names = board.run("openssl x509 -in /var/lib/evenkeel/tls/cert.pem -noout -ext subjectAltName")

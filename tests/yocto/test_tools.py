@@ -51,7 +51,7 @@ def run(path: Path, *command: str | Path) -> str:
 )
 def test_boot_loader_is_built(path: Path, tmp_path: Path, form: str, console: str) -> None:
     run(path, TOP / "recipes/image/src/boot-loader", form, tmp_path / "out", "/modules", console)
-    line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    line = re.search(r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
     words = line[1].split(" ")
     assert words[:2] == ["root=PARTUUID=$uuid", "rauc.slot=$slot"]
@@ -72,7 +72,7 @@ def test_boot_loader_names_the_given_consoles(
 ) -> None:
     """The kernel gets a console= for each given console, and none if the firmware chooses the console."""
     run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
-    line = re.search(r'^if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    line = re.search(r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
     assert line
     assert [word for word in line[1].split(" ") if word.startswith("console=")] == words
     assert "" not in line[1].split(" ")
@@ -98,7 +98,7 @@ def test_initramfs_that_does_not_find_the_root_restarts_the_board(
     assert ("WARNING: small: the initramfs of this series does not restart" in output) == bool(
         initramfs and reboots == "false"
     )
-    line = re.search(r"^if linux .*$", (tmp_path / "boot/grub.cfg").read_text(), re.MULTILINE)
+    line = re.search(r"^\s+if linux .*$", (tmp_path / "boot/grub.cfg").read_text(), re.MULTILINE)
     assert line
     words = line[0].split()
     assert "rootwait" in words
