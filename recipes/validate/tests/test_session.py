@@ -114,6 +114,24 @@ def test_a_run_measures_all_cases_and_restores_everything(root: Path, launcher: 
     assert "fair.read.1m" in (root / "state/runs" / found.id / "report.html").read_text()
 
 
+def test_a_slow_device_has_no_time_for_other_schedulers(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is slower than the plan assumed. The report is complete all the same."""
+
+    def cases_() -> list[cases.Case]:
+        return [replace(c, compared=True) for c in few() if c.name == "fair.read.1m"]
+
+    run = make(root, launcher, schedulers=["bfq"], profile=replace(PROFILE, cases=cases_))
+    made = run.make_plan()
+    assert [step.scheduler for step in made.steps] == ["evenkeel", "bfq"]
+    monkeypatch.setattr(plan, "estimate", lambda case, kind: 10**6)
+    found = run.run(made)
+    assert found.state == "complete"
+    assert found.skipped == {"fair.read.1m on bfq": plan.no_time(made.profile)}
+    assert {row.subject for row in found.rows} == {"evenkeel"}
+
+
 def test_the_budget_ends_the_run(root: Path, launcher: board.Groups) -> None:
     """The plan fits into the budget. If a device wrote more than it was told, the next cases would get nothing."""
     budget = plan.Budget(100 * MB)

@@ -19,8 +19,8 @@ MOVIE = 42 * MB
 RECORD_SPACE = 3 * 100 * 10**6
 # Space that stays free in the file system of the test file: a full data partition would stop the board's services.
 KEPT_FREE = 64 * MB
-# rate of writes that the estimate assumes until the device is measured, bytes per second
-GUESS = {"mmc": 20e6, "scsi": 200e6, "nvme": 500e6, "other": 100e6}
+# Rate of writes that the estimate assumes, bytes per second. On a slower device, fewer of the other schedulers are measured.
+GUESS = {"mmc": 40e6, "scsi": 200e6, "nvme": 500e6, "other": 100e6}
 # the same for small random writes
 GUESS_RANDOM = {"mmc": 4e6, "scsi": 40e6, "nvme": 200e6, "other": 20e6}
 
@@ -91,6 +91,15 @@ class Plan:
         return self.prepared + self.written
 
 
+def full_name(step: Step, subject: str) -> str:
+    """The name of a step in a report. SUBJECT: the scheduler that is validated."""
+    return step.case.name if step.scheduler == subject else f"{step.case.name} on {step.scheduler}"
+
+
+def no_time(profile: Profile) -> str:
+    return f"the profile {profile.name} has no time left for it"
+
+
 def missing(case: Case, have: Iterable[Need], reasons: Mapping[Need, str], size: int) -> str:
     """Why the case cannot run with a test file of SIZE bytes; "" if it can."""
     if lacking := sorted(case.needs - set(have)):
@@ -125,12 +134,12 @@ def make(
             if prepared + written + case.written > limit:
                 why = f"it would write {case.written / 1e6:.0f} MB, and the budget of {limit / 1e6:.0f} MB is used up"
             elif seconds + took > profile.seconds:
-                why = f"the profile {profile.name} has no time left for it"
+                why = no_time(profile)
             else:
                 steps.append(Step(case, scheduler))
                 written, seconds = written + case.written, seconds + took
                 continue
-            skipped[case.name if scheduler == subject else f"{case.name} on {scheduler}"] = why
+            skipped[full_name(Step(case, scheduler), subject)] = why
     return Plan(profile, tuple(steps), skipped, prepared, written, math.ceil(seconds))
 
 

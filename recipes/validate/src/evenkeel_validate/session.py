@@ -42,7 +42,7 @@ from .cases import MB, Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
 from .loads import SLICE, SUBJECT, Launcher, Load, Runner
 from .measure import Context
-from .plan import MOVIE, Budget, Plan, Profile
+from .plan import MOVIE, Budget, Plan, Profile, Step
 from .report import Report
 from .runs import Places
 from .target import Target
@@ -286,7 +286,13 @@ class Session:
             known: dict[tuple[str, str], float] = {}
             active = found.subject
             for index, step in enumerate(made.steps):
-                left = sum(plan.estimate(s.case, facts.kind(where.disk)) for s in made.steps[index:])
+                name, kind = plan.full_name(step, found.subject), facts.kind(where.disk)
+                took = plan.estimate(step.case, kind)
+                if step.scheduler != found.subject and time.monotonic() - begin + took > made.profile.seconds:
+                    # the device is slower than the plan assumed
+                    found.skipped[name] = plan.no_time(made.profile)
+                    continue
+                left = sum(plan.estimate(s.case, kind) for s in made.steps[index:])
                 current.update(
                     index=index, case=step.case.name, about=step.case.about, scheduler=step.scheduler
                 )
@@ -325,8 +331,7 @@ class Session:
         try:
             outcome = measure.measure(case, context, limit)
         except ValidateError as error:
-            name = case.name if context.subject == found.subject else f"{case.name} on {context.subject}"
-            found.skipped[name] = str(error)
+            found.skipped[plan.full_name(Step(case, context.subject), found.subject)] = str(error)
             self.say(f"  left out: {error}")
             return
         budget.spend(outcome.written)
