@@ -286,8 +286,9 @@ def test_the_range_of_a_ratio_is_widened_by_one_block() -> None:
 
 def test_parts_of_unequal_competitors() -> None:
     jobs = (Job("a", "read", "1m", weight=300), Job("b", "read", "4k", weight=100))
-    least, whole = measure.parts(jobs, {"a": 100.0, "b": 10.0}, {"a": 75.0, "b": 2.0})
-    assert (least, whole) == (pytest.approx(0.8), pytest.approx(95))
+    least, part_of = measure.parts(jobs, {"a": 100.0, "b": 10.0}, {"a": 75.0, "b": 2.0})
+    assert least == pytest.approx(0.8)
+    assert part_of == pytest.approx({"a": 75, "b": 20})
     assert measure.parts(jobs, {"a": 100.0, "b": 0.0}, {"a": 75.0, "b": 2.0})[0] == 0
 
 

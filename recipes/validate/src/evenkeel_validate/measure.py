@@ -282,11 +282,11 @@ def _shares(case: Case, context: Context, limit: int) -> Outcome:
 
 def parts(
     jobs: Sequence[Job], alone: Mapping[str, float], together: Mapping[str, float]
-) -> tuple[float, float]:
-    """(least part ÷ share, sum of parts in percent). The rates are in MB/s."""
+) -> tuple[float, dict[str, float]]:
+    """(least part ÷ share, the part of each job in percent). The rates are in MB/s."""
     weights = sum(j.weight for j in jobs)
     part = {j.name: together[j.name] / alone[j.name] if alone[j.name] else 0.0 for j in jobs}
-    return min(part[j.name] / (j.weight / weights) for j in jobs), 100 * sum(part.values())
+    return min(part[j.name] / (j.weight / weights) for j in jobs), {n: 100 * p for n, p in part.items()}
 
 
 def _promise(case: Case, context: Context, limit: int) -> Outcome:
@@ -320,11 +320,12 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     if writers:
         measure_alone(writers)
     rates = {name: sum(found) / len(found) for name, found in alone.items()}
-    least, whole = parts(case.jobs, rates, {j.name: window.mbps(j.name) for j in case.jobs})
+    least, part_of = parts(case.jobs, rates, {j.name: window.mbps(j.name) for j in case.jobs})
     return Outcome(
         [
             Figure("least", round(least, 3), "", "higher", LEAST_PART, must=context.promised),
-            Figure("sum", round(whole, 1), "%", "higher"),
+            Figure("sum", round(sum(part_of.values()), 1), "%", "higher"),
+            *(Figure(f"part-{name}", round(part, 1), "%", "higher") for name, part in part_of.items()),
         ],
         written=written,
     )
