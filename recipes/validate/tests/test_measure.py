@@ -150,23 +150,26 @@ def test_a_promise_compares_with_each_load_alone_without_a_scheduler(tmp_path: P
 def test_a_promise_that_writes_shares_its_bytes_among_its_parts(tmp_path: Path) -> None:
     runner = Fixed(tmp_path, dict.fromkeys(("read", "write"), 10**7))
     chosen: list[str] = []
-    found = measure.measure(case("promise.read-write"), context(runner, chosen), 600 * MB)
-    assert runner.limits == [0, 225 * MB, 150 * MB, 225 * MB]
-    assert found.written == 600 * MB
-    assert chosen == ["none", "evenkeel"] * 2
+    found = measure.measure(case("promise.read-write"), context(runner, chosen), 1100 * MB)
+    assert runner.limits == [300 * MB, 0, 300 * MB, 200 * MB, 300 * MB]
+    assert found.written == 1100 * MB
+    assert chosen == ["none", "evenkeel"] * 3
 
 
 def test_a_device_that_writes_change_is_measured_before_and_after(tmp_path: Path) -> None:
-    """The write gets 40 MB/s alone before and 20 after, and 15 together: half of the mean."""
+    """The write gets 90 MB/s alone on a rested device, 40 before and 20 after, and 15 together: half of the mean."""
 
     class Worn(Fixed):
         def run(self, loads: Sequence[Load], **more: Any) -> Window:
-            self.alone = {"read": 2 * 10**7, "write": 4 * 10**7 if len(self.started) < 2 else 2 * 10**7}
+            rate = {0: 9 * 10**7, 2: 4 * 10**7}.get(len(self.started), 2 * 10**7)
+            self.alone = {"read": 2 * 10**7, "write": rate}
             return super().run(loads, **more)
 
     runner = Worn(tmp_path, {"read": 2 * 10**7, "write": 15 * 10**6})
     found = figures(measure.measure(case("promise.read-write"), context(runner, []), 600 * MB))
     assert (found["least"].value, found["sum"].value) == (1.0, 150.0)
+    # nobody knows how fast it was meanwhile: between 20 and 40 MB/s
+    assert found["least"].target == round(0.95 * 20 / 30, 3)
 
 
 def test_the_scheduler_comes_back_if_a_load_fails(tmp_path: Path) -> None:

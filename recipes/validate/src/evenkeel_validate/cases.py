@@ -96,9 +96,9 @@ class Case:
 
     @property
     def parts(self) -> int:
-        """How often loads run at most: a promise also measures each job alone, and each job that writes twice."""
+        """How often loads run at most: a promise also runs each job alone, and each job that writes three times."""
         if self.kind == "promise":
-            return len(self.jobs) + 1 + sum(job.writes for job in self.jobs)
+            return len(self.jobs) + 1 + 2 * sum(job.writes for job in self.jobs)
         if self.kind == "cache":
             return CACHE_PARTS
         return len(self.jobs) + 1 if self.kind == "fixed" else 1
@@ -111,6 +111,8 @@ class Case:
 
 # The window of a job of a promise that is measured alone and only reads. Reads end after a time.
 ALONE_S = 8.0
+# the time before the window of a job of a promise that is measured alone
+ALONE_SETTLE_S = 2.0
 # The longest window of a promise in which jobs write
 CONTENDED_S = 40.0
 # The files of a priority directory, in bytes together: less than the 30 % of the cache that the page pool always gives to
@@ -304,7 +306,7 @@ def full() -> list[Case]:
         *(_ratio("write", mb, 60, 1200 * MB, compared=mb == 8) for mb in writes if mb < 100),
         _ratio("write", 100, 140, 6000 * MB),
         _shares((300, 200), 20), _shares((300, 200, 200, 100), 25),
-        *_promises(8, 1200 * MB),
+        *_promises(8, 3300 * MB),
         *(_stall(*p, 30, 2048 * MB, p in (("direct", "read", 100), ("direct", "write", 100))) for p in STALLS),
         *_records(20),
         _fixed(10, 8), _fixed(30, 8),

@@ -292,11 +292,16 @@ def parts(
 def _promise(case: Case, context: Context, limit: int) -> Outcome:
     """Each job alone, then all together, then each job that writes alone once more, because writes change a device.
 
-    The rate alone of a job that writes is the mean of the two. Both are measured without a scheduler. A job writes faster
-    alone than contended. So it gets three parts of the bytes each time that it runs alone, and two parts for the contended run.
+    At first each job that writes runs without being counted: a device that has rested can be faster until it collects garbage
+    again. The rate alone of a job that writes is the mean of the other two. All are measured without a scheduler. A job writes
+    faster alone than contended. So it gets three parts of the bytes each time that it runs alone, and two parts for the
+    contended run.
+
+    If the two rates alone differ, the device changed meanwhile, and nobody knows its rate during the contended run. Then the
+    promise counts as broken only if it is broken by the lower of the two, too.
     """
     writers = [job for job in case.jobs if job.writes]
-    part = limit // (6 * len(writers) + 2)
+    part = limit // (9 * len(writers) + 2)
     alone: dict[str, list[float]] = {}
     written = 0
 
@@ -306,13 +311,18 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
         try:
             for job in jobs:
                 own = 3 * part if job.writes else 0
-                one = case if job.writes else replace(case, seconds=min(case.seconds, cases.ALONE_S))
+                one = replace(case, settle=min(case.settle, cases.ALONE_SETTLE_S))
+                if not job.writes:
+                    one = replace(one, seconds=min(case.seconds, cases.ALONE_S))
                 window, results = _run(one, context, own, _loads(one, context, own, [job]))
                 alone.setdefault(job.name, []).append(window.mbps(job.name))
                 written += _written(window, results)
         finally:
             context.scheduler(context.subject)
 
+    if writers:
+        measure_alone(writers)
+        alone.clear()
     measure_alone(case.jobs)
     contended = 2 * part if writers else 0
     window, results = _run(case, context, contended, _loads(case, context, contended))
@@ -320,10 +330,11 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     if writers:
         measure_alone(writers)
     rates = {name: sum(found) / len(found) for name, found in alone.items()}
+    known = min(min(found) / rates[name] if rates[name] else 1.0 for name, found in alone.items())
     least, part_of = parts(case.jobs, rates, {j.name: window.mbps(j.name) for j in case.jobs})
     return Outcome(
         [
-            Figure("least", round(least, 3), "", "higher", LEAST_PART, must=context.promised),
+            Figure("least", round(least, 3), "", "higher", round(LEAST_PART * known, 3), must=context.promised),
             Figure("sum", round(sum(part_of.values()), 1), "%", "higher"),
             *(Figure(f"part-{name}", round(part, 1), "%", "higher") for name, part in part_of.items()),
         ],
