@@ -67,6 +67,20 @@ def test_a_load_that_writes_does_not_pause_to_make_data(tmp_path: Path) -> None:
     assert "refill_buffers" not in found
 
 
+def test_a_colon_in_the_path_separates_no_files(tmp_path: Path) -> None:
+    """fio would empty the file x."""
+    other, folder = tmp_path / "x", tmp_path / "x:y"
+    other.write_bytes(b"kept")
+    folder.mkdir()
+    (folder / "data").write_bytes(bytes(MB))
+    area = fio.areas(folder / "data", MB, 1)[0]
+    job = fio.job_file(Job("w", "write", "64k", buffered=True), area, seconds=9, limit=MB, seed=3)
+    (tmp_path / "job").write_text(job)
+    subprocess.run(["fio", "--output=/dev/null", tmp_path / "job"], check=True)
+    assert other.read_bytes() == b"kept"
+    assert (folder / "data").read_bytes() != bytes(MB)
+
+
 def test_an_io_that_is_larger_than_its_area_is_refused() -> None:
     with pytest.raises(ValueError, match="an I/O of 100m does not fit into 32 MiB"):
         fio.job_file(Job("a", "read", "100m"), AREA, seconds=1, limit=0, seed=1)

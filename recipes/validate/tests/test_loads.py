@@ -3,6 +3,7 @@
 
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -151,6 +152,18 @@ def test_a_window_counts_what_each_group_moves(tmp_path: Path, disk: Path) -> No
     assert window.mbps("b") == pytest.approx(10, rel=0.25)
     assert window.total_written >= 30e6 * 0.6
     assert not window.early
+
+
+def test_a_window_knows_what_other_programs_move(tmp_path: Path, disk: Path) -> None:
+    load = Load("a", counting(tmp_path / "a", 20e6))
+    run = runner(tmp_path, disk, Counted(tmp_path))
+    assert not run.run([load], settle=0.1, seconds=0.3).disturbed
+    stat = "0 0 100000 0 0 0 100000 0 0 0 0\n"  # 102 MB
+    other = threading.Timer(0.6, (disk / "stat").write_text, (stat,))
+    other.start()
+    window = run.run([load], settle=0.3, seconds=0.9)
+    assert window.others == pytest.approx(102.4e6 - window.written["a"], rel=0.01)
+    assert window.disturbed
 
 
 def test_a_window_ends_at_its_bytes(tmp_path: Path, disk: Path) -> None:

@@ -172,6 +172,21 @@ def test_a_device_that_writes_change_is_measured_before_and_after(tmp_path: Path
     assert found["least"].target == round(0.95 * 20 / 30, 3)
 
 
+def test_a_promise_is_not_judged_if_apps_use_the_device(tmp_path: Path) -> None:
+    """They do not use it equally in all windows."""
+
+    class Busy(Fixed):
+        def run(self, loads: Sequence[Load], **more: Any) -> Window:
+            window = super().run(loads, **more)
+            return replace(window, others=10**9) if len(loads) > 1 else window
+
+    runner = Busy(tmp_path, {"small": 10**7, "medium": 5 * 10**7})
+    outcome = measure.measure(case("promise.small-medium"), context(runner, []), 0)
+    least = figures(outcome)["least"]
+    assert (least.target, least.must) == (None, False)
+    assert "other programs used the device" in outcome.note
+
+
 def test_the_scheduler_comes_back_if_a_load_fails(tmp_path: Path) -> None:
     class Failing(Fixed):
         def run(self, *_: Any, **__: Any) -> Window:

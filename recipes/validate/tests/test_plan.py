@@ -148,10 +148,31 @@ def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None
     )
     found = made("full", others=["bfq"])
     share = 100 * found.total / (64e9 * 3000)
-    assert f"They write {found.total / 1e6:,.0f} MB. This is {share:.2g} % of the endurance" in text
+    assert f"They write {found.total / 1e6:,.0f} MB, or less if" in text
+    assert f"This is {share:.2g} % of the endurance" in text
     assert "at most 45 min" in text
     assert "updates, backups and apps without a weight are slower" in text
-    assert "(evenkeel, bfq). While another one than evenkeel is active, weights and fixed shares" in text
+    assert (
+        "(evenkeel, bfq, none). While another one than evenkeel is active, weights and fixed shares" in text
+    )
+
+
+def test_the_announcement_says_that_a_device_loses_its_data() -> None:
+    text = " ".join(plan.announcement(made("full"), where="x", capacity=0, destroys="/dev/sdb"))
+    assert "ALL DATA ON /dev/sdb IS LOST." in text
+    assert "no file" not in text
+    assert "LOST" not in " ".join(plan.announcement(made("full"), where="x", capacity=0))
+
+
+def test_the_announcement_names_the_scheduler_for_loads_alone() -> None:
+    """Without a comparison, too: what a load gets alone is measured with `none`."""
+    assert plan.schedulers_of(made("quick")) == ["evenkeel", "none"]
+    text = " ".join(plan.announcement(made("quick"), where="x", capacity=0))
+    assert "(evenkeel, none). While another one than evenkeel is active" in text
+    limits = plan.make(
+        PROFILES["quick"], subject="evenkeel", others=(), have=ALL, reasons={}, kind="mmc", only=["device"]
+    )
+    assert plan.schedulers_of(limits) == ["evenkeel"]
 
 
 def test_the_announcement_says_that_apps_are_paused() -> None:
@@ -163,7 +184,7 @@ def test_the_announcement_says_that_apps_are_paused() -> None:
 
 
 def test_the_announcement_says_that_free_space_is_discarded() -> None:
-    line = "Free space of the target is discarded again and again. No file loses data."
+    line = "Free space of the target, which holds no file, is discarded again and again."
     for have, said in ((ALL, True), (ALL - {"discard"}, False)):
         text = " ".join(plan.announcement(made("quick", have=have), where="x", capacity=0))
         assert (line in text) is said

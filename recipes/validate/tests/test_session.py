@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Whole runs on the fake board: the report, the budget, cancel, faults, and what is left behind."""
 
+import contextlib
 import os
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -16,7 +18,7 @@ import fake_board as board
 import pytest
 from evenkeel_api.features.cache import Cache
 from evenkeel_api.messages import Message
-from evenkeel_validate import cases, lock, measure, plan, report, runs, session, undo
+from evenkeel_validate import cases, fio, lock, measure, plan, report, runs, session, undo
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.plan import Profile
@@ -114,22 +116,95 @@ def test_a_run_measures_all_cases_and_restores_everything(root: Path, launcher: 
     assert "fair.read.1m" in (root / "state/runs" / found.id / "report.html").read_text()
 
 
-def test_a_slow_device_has_no_time_for_other_schedulers(
+def test_a_slow_device_has_no_time_for_the_last_cases(
     root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is slower than the plan assumed. The report is complete all the same."""
-
-    def cases_() -> list[cases.Case]:
-        return [replace(c, compared=True) for c in few() if c.name == "fair.read.1m"]
-
-    run = make(root, launcher, schedulers=["bfq"], profile=replace(PROFILE, cases=cases_))
+    names = ("fair.read.1m", "latency.alone")
+    profile = replace(PROFILE, cases=lambda: [c for c in few() if c.name in names])
+    run = make(root, launcher, profile=profile)
     made = run.make_plan()
-    assert [step.scheduler for step in made.steps] == ["evenkeel", "bfq"]
-    monkeypatch.setattr(plan, "estimate", lambda case, kind: 10**6)
+    assert sorted(step.case.name for step in made.steps) == list(names)
+    rates: list[float] = []
+
+    def estimate(case: cases.Case, kind: str, rate: float = 0) -> float:
+        rates.append(rate)
+        return 10**6 if case.name == "latency.alone" else 1
+
+    monkeypatch.setattr(plan, "estimate", estimate)
     found = run.run(made)
     assert found.state == "complete"
-    assert found.skipped == {"fair.read.1m on bfq": plan.no_time(made.profile)}
-    assert {row.subject for row in found.rows} == {"evenkeel"}
+    assert found.skipped == {"latency.alone": plan.no_time(made.profile)}
+    assert {row.id for row in found.rows} >= {"fair.read.1m.ratio"}
+    # as fast as the test file was written
+    assert 0 < min(rates) < 1e12
+
+
+def test_what_a_case_wrote_counts_even_if_it_fails(root: Path, launcher: board.Groups) -> None:
+    only = next(c for c in few() if c.name == "fair.write.8m")
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [only]))
+    cancel = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
+    run.say = lambda line: cancel.start() if "fair.write" in line else None
+    found = run.run(run.make_plan())
+    assert (found.state, found.reason) == ("partial", "cancelled")
+    texts = [(root / "cgroup" / name / "io.stat").read_text() for name in ("a", "b")]
+    moved = sum(fio.io_stat(text, board.NUMBER)[1] for text in texts)
+    assert 0 < moved == pytest.approx(found.written - 64 * MB, rel=0.2)
+
+
+def test_fixed_shares_of_apps_come_back(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """evenkeel forgets them when another scheduler replaces it, also the one for a load alone."""
+    file = root / "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/app.service/io.evenkeel.fixed"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"8:0 10\n{board.NUMBER} 30\n")
+    choose, seen = undo.set_scheduler, []
+
+    def forget(journal: undo.Journal, queue: Path, name: str) -> None:
+        choose(journal, queue, name)
+        seen.append(file.read_text())
+        file.write_text("")
+
+    monkeypatch.setattr(undo, "set_scheduler", forget)
+    run = make(
+        root,
+        launcher,
+        schedulers=["bfq"],
+        profile=replace(PROFILE, cases=lambda: [c for c in few() if c.compared]),
+    )
+    found = run.run(run.make_plan())
+    assert found.state == "complete"
+    assert len(seen) > 0
+    assert file.read_text() == f"{board.NUMBER} 30\n"
+
+
+def test_a_partition_that_is_smaller_than_the_test_file_has_fewer_cases(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session.target, "area_bytes", lambda where, size, sys: min(size, 16 * MB))
+    run = make(root, launcher, profile=replace(PROFILE, cases=few))
+    made = run.make_plan()
+    assert made.profile.file == made.prepared == 16 * MB
+    assert all("does not fit into its part" in why for why in made.skipped.values())
+    assert run.run(made).state == "complete"
+
+
+def test_a_full_run_folder_does_not_keep_the_settings(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = board.values(root / "sys")
+
+    def full(self: Path, text: str) -> int:
+        raise OSError(28, "No space left on device")
+
+    run = make(root, launcher, schedulers=["bfq"], profile=replace(PROFILE, cases=lambda: few()[:2]))
+    made = run.make_plan()
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_text", full)
+        with contextlib.suppress(OSError):
+            run.run(made)
+    clean(root, before)
 
 
 def test_the_budget_ends_the_run(root: Path, launcher: board.Groups) -> None:

@@ -158,6 +158,30 @@ def test_what_fails_is_reported_and_kept(tmp_path: Path, sys_: Path, refuses: st
     assert journal.restore(Slices()) == []
 
 
+def test_tunables_wait_for_a_scheduler_that_could_not_be_restored(
+    tmp_path: Path, sys_: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not there yet, as on a device that is gone. A later restore must find them."""
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    undo.set_scheduler(journal, queue(sys_), "bfq")
+    tunable = next((queue(sys_) / "iosched").iterdir())
+    old = tunable.read_text()
+    tunable.unlink()
+    write = undo.write_attribute
+
+    def busy(path: Path, value: str) -> None:
+        if path.name == "scheduler":
+            raise OSError(errno.EBUSY, "busy")
+        write(path, value)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(undo, "write_attribute", busy)
+        assert len(journal.restore(Slices())) >= 1
+    tunable.write_text("7\n")
+    assert undo.restore(tmp_path / "undo.json", BOOT, Slices()) == []
+    assert tunable.read_text() == old
+
+
 def test_a_file_of_somebody_else_is_not_removed(tmp_path: Path) -> None:
     (tmp_path / "data").write_bytes(b"mine")
     journal = undo.Journal(tmp_path / "undo.json", BOOT)

@@ -147,7 +147,8 @@ def _target(args: argparse.Namespace, places: Places) -> Target:
     device = args.device or (args.destroy[0] if args.destroy else None)
     if device is None:
         size = plan.space(_profile(args), args.only)
-        return target.of_folder(places.sys, args.folder or Path("/data"), size)
+        # The journal names the files. A later restore may run in another folder.
+        return target.of_folder(places.sys, (args.folder or Path("/data")).absolute(), size)
     mounts = _text(places.proc / "self/mountinfo")
     # A kernel without swap, as the board's, does not have this file.
     swaps = _text(places.proc / "swaps") if (places.proc / "swaps").exists() else ""
@@ -176,13 +177,14 @@ def _run(args: argparse.Namespace, places: Places) -> int:
         reasons = "; ".join(f"{name}: {why_}" for name, why_ in made.skipped.items())
         raise ValidateError(f"no case can run. {reasons or 'No case has such a name'}")
     announced = plan.announcement(
-        made, where=request.target.where, capacity=request.target.capacity, exclusive=args.exclusive
-    )
+        made, where=request.target.where, capacity=request.target.capacity, exclusive=args.exclusive,
+        destroys=str(args.destroy[0]) if args.destroy else "",
+    )  # fmt: skip
     if args.dry_run:
         _print(args, {**_announced(made), "announcement": announced}, announced)
         return 0
-    for line in announced:
-        say(line)
+    # On standard output, --json allows only the report.
+    print("\n".join(announced), file=sys.stderr if args.json else sys.stdout, flush=True)
     if not args.yes and not _confirmed():
         print("ek-validate: nothing was started", file=sys.stderr)
         return 1
@@ -243,6 +245,7 @@ def _shown(found: Report) -> list[str]:
         f"Written: {found.written / 1e6:,.0f} MB of {found.announced.get('written', 0) / 1e6:,.0f} MB announced."
     )
     lines += [f"Left out: {name}: {why_}" for name, why_ in found.skipped.items()]
+    lines += [f"Note on {name}: {note}" for name, note in found.notes.items()]
     lines += [f"NOT RESTORED: {line}. Run `ek-validate restore` as root." for line in found.not_restored]
     return lines
 

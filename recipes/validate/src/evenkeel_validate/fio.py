@@ -21,17 +21,22 @@ POINTS = 60
 
 @dataclass(frozen=True)
 class Area:
-    """The part of a file or device that one job uses, in bytes."""
+    """The part of a file or device that one job uses, in bytes. `path`: as fio has it (name())."""
 
     path: Path
     offset: int
     size: int
 
 
+def name(path: Path) -> Path:
+    """PATH as fio's option `filename` has it. An unescaped colon would separate two files."""
+    return Path(str(path).replace(":", r"\:"))
+
+
 def areas(path: Path, size: int, count: int, first: int = 0) -> list[Area]:
     """COUNT equal parts of the SIZE bytes at PATH, from the byte FIRST on. Each begins at a multiple of 1 MiB."""
     part = (size // count) & ~((1 << 20) - 1)
-    return [Area(path, first + i * part, part) for i in range(count)]
+    return [Area(name(path), first + i * part, part) for i in range(count)]
 
 
 def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log: Path | None = None) -> str:

@@ -32,6 +32,8 @@ POLL_S = 0.05
 # the last bytes of a load that writes.
 COUNT_S = 0.2
 SETTLE_PART = 4
+# the part of the bytes in a window that other programs may move
+DISTURBED = 0.05
 # A program that does not end after SIGTERM is killed after this time. fio waits for its outstanding I/O.
 END_S = 15.0
 # Time limit for systemctl. It waits until the last load has ended.
@@ -59,6 +61,7 @@ class Window:
     """What the groups got. `seconds`: length of the window. `read`, `written`: bytes by load, in the window.
 
     `total_written`: bytes that all loads wrote from start to end. `early`: a load ended before the window was over.
+    `others`: bytes that other programs moved on the device within the window; 0 if that is not known.
     `dispatched`: `read` and `written` are what the device got, as the scheduler evenkeel counts it. Otherwise they are what
     the groups submitted, and an I/O counts as a whole when it is submitted.
     """
@@ -70,6 +73,13 @@ class Window:
     early: bool
     dispatched: bool = False
     series: Sequence[tuple[float, float]] = field(default_factory=tuple)
+    others: int = 0
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other programs moved so much that the loads do not show what they get."""
+        own = sum(self.read.values()) + sum(self.written.values())
+        return self.others > DISTURBED * (own + self.others)
 
     def mbps(self, name: str) -> float:
         return (self.read[name] + self.written[name]) / self.seconds / 1e6 if self.seconds else 0.0
@@ -218,6 +228,7 @@ class Runner:
         self._scratch = scratch
         self._check = check
         self._fixed_file = fixed_file
+        self._written = 0
         self._base = (0, 0)  # the counters of the whole device before the first load started
         # The last known counters, by name of the load and file. They disappear with the last process of the group.
         self._known: dict[tuple[str, str], tuple[int, int]] = {}
@@ -225,6 +236,11 @@ class Runner:
     @property
     def scratch(self) -> Path:
         return self._scratch
+
+    @property
+    def written(self) -> int:
+        """Bytes that all loads have written so far, also those of a run that did not come to its end."""
+        return self._written
 
     def run(
         self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
@@ -234,7 +250,7 @@ class Runner:
         SERIES: also record the rate of each second. Raises DeviceGone, Stopped or ValidateError.
         """
         self._base, self._known = self._of_device(), {}
-        with self._running(loads) as processes:
+        with self._counted(loads), self._running(loads) as processes:
             begin = time.monotonic()
             # Loads that write settle for a quarter of their bytes at most, or a fast device would leave no window.
             ended = self._wait(loads, processes, begin + settle, limit // SETTLE_PART)
@@ -243,6 +259,7 @@ class Runner:
             dispatched = active_scheduler(read_line(str(self._disk / "queue/scheduler"))) == SUBJECT
             file = STAT_FILE if dispatched else SUBMITTED
             first, start = self._counts(loads, file), time.monotonic()
+            device = sum(self._of_device())
             points: list[tuple[float, float]] = []
             before, at = sum(map(sum, first.values())), start
             while series and not ended and time.monotonic() < start + seconds:
@@ -254,6 +271,7 @@ class Runner:
             if not ended:
                 ended = self._wait(loads, processes, start + seconds, limit)
             last, end = self._counts(loads, file), time.monotonic()
+            device = sum(self._of_device()) - device
             final = self._counts(loads)
             self._end(loads, processes)
             if self._grouped(loads):
@@ -269,6 +287,9 @@ class Runner:
             bool(ended and time.monotonic() < begin + settle + seconds and not limit),
             dispatched and self._grouped(loads),
             points,
+            max(device - sum(map(sum, last.values())) + sum(map(sum, first.values())), 0)
+            if self._grouped(loads)
+            else 0,
         )
 
     def pause(self, seconds: float) -> None:
@@ -277,6 +298,13 @@ class Runner:
         while time.monotonic() < until:
             self._check()
             time.sleep(POLL_S)
+
+    @contextlib.contextmanager
+    def _counted(self, loads: Sequence[Load]) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self._written += max(sum(written for _, written in self._counts(loads).values()), 0)
 
     @contextlib.contextmanager
     def _running(self, loads: Sequence[Load]) -> Iterator[list[subprocess.Popen[bytes]]]:

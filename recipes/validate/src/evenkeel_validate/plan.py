@@ -19,7 +19,7 @@ MOVIE = 42 * MB
 RECORD_SPACE = 3 * 100 * 10**6
 # Space that stays free in the file system of the test file: a full data partition would stop the board's services.
 KEPT_FREE = 64 * MB
-# Rate of writes that the estimate assumes, bytes per second. On a slower device, fewer of the other schedulers are measured.
+# Rate of writes that the estimate assumes, bytes per second. On a slower device, the last steps are left out.
 GUESS = {"mmc": 40e6, "scsi": 200e6, "nvme": 500e6, "other": 100e6}
 # the same for small random writes
 GUESS_RANDOM = {"mmc": 4e6, "scsi": 40e6, "nvme": 200e6, "other": 20e6}
@@ -119,6 +119,7 @@ def make(
     ONLY: as of chosen().
     """
     wanted = chosen(profile, only)
+    on_device = "file system" not in have
     skipped = {c.name: why for c in wanted if (why := missing(c, have, reasons, profile.file))}
     runnable = [c for c in wanted if c.name not in skipped]
     needs_movie = any(c.kind == "stall" for c in runnable)
@@ -130,25 +131,38 @@ def make(
         for case in runnable:
             if scheduler != subject and not case.compared:
                 continue
-            took = estimate(case, kind)
-            if prepared + written + case.written > limit:
-                why = f"it would write {case.written / 1e6:.0f} MB, and the budget of {limit / 1e6:.0f} MB is used up"
+            again = relaid(case, profile.file) if on_device else 0
+            took = estimate(case, kind) + again / GUESS[kind]
+            wants = case.written + again
+            if prepared + written + wants > limit:
+                why = (
+                    f"it would write {wants / 1e6:.0f} MB, and the budget of {limit / 1e6:.0f} MB is used up"
+                )
             elif seconds + took > profile.seconds:
                 why = no_time(profile)
             else:
                 steps.append(Step(case, scheduler))
-                written, seconds = written + case.written, seconds + took
+                written, seconds = written + wants, seconds + took
                 continue
             skipped[full_name(Step(case, scheduler), subject)] = why
     return Plan(profile, tuple(steps), skipped, prepared, written, math.ceil(seconds))
 
 
-def estimate(case: Case, kind: str) -> float:
-    """Seconds that a case will take."""
+def relaid(case: Case, size: int) -> int:
+    """Bytes that are written again after a case, on a partition or a device with an area of SIZE bytes.
+
+    A case that discards leaves its half of the area without data, and later cases must not read that.
+    """
+    return fio.areas(Path(), size, 2)[1].size if "discard" in case.needs else 0
+
+
+def estimate(case: Case, kind: str, rate: float = math.inf) -> float:
+    """Seconds that a case will take. RATE: of writes on this device, bytes per second, as soon as it is known."""
     if not case.written or case.kind in ("record", "cache"):
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
-    rate = (GUESS_RANDOM if small else GUESS)[kind]
+    slower = min(rate / GUESS[kind], 1.0)
+    rate = (GUESS_RANDOM if small else GUESS)[kind] * slower
     reads = sum(not job.writes for job in case.jobs) if case.kind == "promise" else 0
     return min(case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S, case.longest)
 
@@ -158,13 +172,16 @@ def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:
     return 100 * written / (capacity * cycles) if capacity else math.nan
 
 
-def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = False) -> list[str]:
-    """What the user must know before the start, a sentence each."""
+def announcement(
+    plan: Plan, *, where: str, capacity: int, exclusive: bool = False, destroys: str = ""
+) -> list[str]:
+    """What the user must know before the start, a sentence each. DESTROYS: a device that loses its data."""
     share = endurance(plan.total, capacity)
     lines = [
         f"{where}: {len(plan.steps)} measurements of the profile {plan.profile.name}.",
-        f"They write {plan.total / 1e6:,.0f} MB. This is {share:.2g} % of the endurance, if each block endures"
-        f" {RATED_CYCLES:,} erase cycles.",
+        *([f"ALL DATA ON {destroys} IS LOST."] if destroys else []),
+        f"They write {plan.total / 1e6:,.0f} MB, or less if the device is too slow for that. This is {share:.2g} % of the"
+        f" endurance, if each block endures {RATED_CYCLES:,} erase cycles.",
         f"They take about {duration(plan.seconds)}, and at most {duration(plan.profile.seconds)}.",
     ]
     if exclusive:
@@ -179,15 +196,15 @@ def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = Fal
         )
     if discards_space(plan):
         lines.append(
-            "Free space of the target is discarded again and again. No file loses data. On an eMMC, apps may stall for"
-            " tens of milliseconds."
+            f"{'Space of the target' if destroys else 'Free space of the target, which holds no file,'} is discarded again"
+            " and again. On an eMMC, apps may stall for tens of milliseconds."
         )
     if evicts(plan):
         lines.append(
             "A file that is larger than the page cache is read through it. Afterwards, programs must read their files from the"
             " flash again."
         )
-    schedulers = list(dict.fromkeys(step.scheduler for step in plan.steps))
+    schedulers = schedulers_of(plan)
     if len(schedulers) > 1:
         lines.append(
             f"The scheduler of the device changes for a while ({', '.join(schedulers)}). While another one than evenkeel is"
@@ -195,6 +212,14 @@ def announcement(plan: Plan, *, where: str, capacity: int, exclusive: bool = Fal
         )
     lines += [f"Left out: {name}, because {why}." for name, why in plan.skipped.items()]
     return lines
+
+
+def schedulers_of(plan: Plan) -> list[str]:
+    """The schedulers that the device has meanwhile. What a load gets alone is measured with `none`."""
+    found = [step.scheduler for step in plan.steps]
+    if any(step.case.kind in ("promise", "fixed") for step in plan.steps):
+        found.append("none")
+    return list(dict.fromkeys(found))
 
 
 def discards_space(plan: Plan) -> bool:

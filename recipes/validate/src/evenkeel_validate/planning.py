@@ -46,7 +46,7 @@ def plan_of(
         "endurance_percent": plan.endurance(made.total, where.capacity) if where.capacity else -1.0,
         "takes_s": made.seconds,
         "most_s": made.profile.seconds,
-        "schedulers": list(dict.fromkeys(step.scheduler for step in made.steps)),
+        "schedulers": plan.schedulers_of(made),
         "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
         "discards": plan.discards_space(made),
         "left_out": made.skipped,

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from . import fio
 from .cases import MB, PRIORITY_BYTES
 
 FOLDER = "priority"
@@ -26,7 +27,7 @@ def paths(folder: Path) -> list[Path]:
 
 def fio_name(folder: Path) -> Path:
     """The files in FOLDER, as fio's option `filename` has them."""
-    return Path(":".join(str(path).replace(":", r"\:") for path in paths(folder)))
+    return Path(":".join(str(fio.name(path)) for path in paths(folder)))
 
 
 class Files:

@@ -9,11 +9,12 @@ case the report stays, and says why it is partial.
 import contextlib
 import datetime
 import json
+import math
 import os
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -97,6 +98,8 @@ class Session:
     )
     _stop: str = field(default="", init=False)
     _progress_at: float = field(default=0.0, init=False)
+    # percentages of the device, by the file of an app's cgroup
+    _fixed: dict[Path, str] = field(default_factory=dict, init=False)
 
     @property
     def queue(self) -> Path:
@@ -122,6 +125,10 @@ class Session:
     def make_plan(self) -> Plan:
         if self.request.exclusive and (reason := self.launcher.obstacle(APPS_SLICE)):
             raise ValidateError(reason)
+        where = self.request.target
+        # A partition may be smaller than the file of the profile.
+        area = target.area_bytes(where, self.request.profile.file, self.places.sys)
+        profile = replace(self.request.profile, file=area)
         have, reasons = self._needs()
         subject, *others = self.schedulers()
         if self.request.schedulers is not None:
@@ -131,10 +138,10 @@ class Session:
                     f" {', '.join((subject, *others))}"
                 )
             others = [s for s in self.request.schedulers if s != subject]
-        elif not self.request.profile.compares:
+        elif not profile.compares:
             others = []
         return plan.make(
-            self.request.profile, subject=subject, others=others, have=have, reasons=reasons,
+            profile, subject=subject, others=others, have=have, reasons=reasons,
             kind=facts.kind(self.request.target.disk), only=self.request.only, budget=self.request.budget,
         )  # fmt: skip
 
@@ -210,6 +217,7 @@ class Session:
                     # also after an exception that nobody expects: the settings of the board come first
                     self._tell({"id": found.id, "ending": True}, at_once=True)
                     found.not_restored = journal.restore(self.launcher)
+                    self._give_fixed_shares_back()
                 # It is too late to cancel the run, so a signal must not end it before its report is saved.
                 found.ended = now()
                 report.save(found, folder)
@@ -282,17 +290,16 @@ class Session:
         if self.request.exclusive:
             self._pause(journal)
         try:
-            self._prepare(made, found, journal, runner, budget)
+            rate = self._prepare(made, found, journal, runner, budget)
             known: dict[tuple[str, str], float] = {}
             active = found.subject
             for index, step in enumerate(made.steps):
-                name, kind = plan.full_name(step, found.subject), facts.kind(where.disk)
-                took = plan.estimate(step.case, kind)
-                if step.scheduler != found.subject and time.monotonic() - begin + took > made.profile.seconds:
+                times = [plan.estimate(s.case, facts.kind(where.disk), rate) for s in made.steps[index:]]
+                if time.monotonic() - begin + times[0] > made.profile.seconds:
                     # the device is slower than the plan assumed
-                    found.skipped[name] = plan.no_time(made.profile)
+                    found.skipped[plan.full_name(step, found.subject)] = plan.no_time(made.profile)
                     continue
-                left = sum(plan.estimate(s.case, kind) for s in made.steps[index:])
+                left = sum(times)
                 current.update(
                     index=index, case=step.case.name, about=step.case.about, scheduler=step.scheduler
                 )
@@ -305,6 +312,12 @@ class Session:
                 context = self._context(made, journal, runner, known, step.scheduler)
                 self.say(f"{index + 1}/{len(made.steps)} {step.case.name} ({step.scheduler})")
                 self._step(step.case, context, budget, found, known)
+                if where.kind != "file" and plan.relaid(step.case, context.size):
+                    trimmed = fio.areas(where.path, context.size, 2, where.first)[1]
+                    with _counted(runner, budget, found):
+                        written = self._lay(runner, where.path, trimmed.offset, trimmed.size, False)
+                    budget.spend(written)
+                    found.written += written
                 found.device_written = _device_written(disk) - started
                 report.save(found, folder)
         finally:
@@ -328,8 +341,13 @@ class Session:
     ) -> None:
         """Measure one case. A case that fails is left out with the reason; the others go on."""
         limit = budget.limit(case.written)
+        if context.folder:
+            # what an earlier case has left in the page cache would be written during this one
+            with contextlib.suppress(OSError):
+                self.run_program(["sync", "--file-system", str(context.folder)])
         try:
-            outcome = measure.measure(case, context, limit)
+            with _counted(context.runner, budget, found):
+                outcome = measure.measure(case, context, limit)
         except ValidateError as error:
             found.skipped[plan.full_name(Step(case, context.subject), found.subject)] = str(error)
             self.say(f"  left out: {error}")
@@ -340,12 +358,34 @@ class Session:
             known.update({(case.name, f.metric): f.value for f in outcome.figures})
 
     def _choose(self, journal: undo.Journal, scheduler: str) -> None:
+        self._note_fixed_shares()
         try:
             undo.set_scheduler(journal, self.queue, scheduler)
         except OSError as error:
             raise ValidateError(
                 f"cannot set the scheduler {scheduler}: {why(error)}; run ek-validate as root"
             ) from error
+        self._give_fixed_shares_back()
+
+    def _note_fixed_shares(self) -> None:
+        """Note the fixed shares of the apps, which evenkeel forgets when another scheduler replaces it.
+
+        After a kill, the agent sets them again within half a minute.
+        """
+        if active_scheduler(read_line(str(self.queue / "scheduler"))) != SUBJECT:
+            return
+        self._fixed = {}
+        for file in (self.places.sys / "fs/cgroup/evenkeel.slice" / APPS_SLICE).rglob("io.evenkeel.fixed"):
+            for words in map(str.split, _text(file).splitlines()):
+                if words[:1] == [self.request.target.number]:
+                    self._fixed[file] = words[1]
+
+    def _give_fixed_shares_back(self) -> None:
+        if active_scheduler(read_line(str(self.queue / "scheduler"))) != SUBJECT:
+            return
+        for file, percent in self._fixed.items():
+            with contextlib.suppress(OSError):  # the app may have ended
+                undo.write_attribute(file, f"{self.request.target.number} {percent}")
 
     def _context(
         self,
@@ -365,11 +405,14 @@ class Session:
 
     def _prepare(
         self, made: Plan, found: Report, journal: undo.Journal, runner: Runner, budget: Budget
-    ) -> None:
-        """Write the test file and the movie. Blocks that were never written would be read without the flash."""
-        where = self.request.target
+    ) -> float:
+        """Write the test file and the movie. Blocks that were never written would be read without the flash.
+
+        Returns how fast the device wrote the test file, in bytes per second.
+        """
+        where, rate = self.request.target, math.inf
         if not made.prepared:
-            return
+            return rate
         wanted = [(where.path, target.area_bytes(where, made.profile.file, self.places.sys))]
         if where.kind == "file":
             folder = where.path.parent
@@ -386,14 +429,19 @@ class Session:
         for path, size in wanted:
             self.say(f"writing {size / 1e6:.0f} MB to {path}")
             first = where.first if path == where.path else 0
-            written = self._lay(runner, path, first, size, where.kind == "file")
+            begin = time.monotonic()
+            with _counted(runner, budget, found):
+                written = self._lay(runner, path, first, size, where.kind == "file")
+            if path == where.path:
+                rate = written / max(time.monotonic() - begin, 0.001)
             budget.spend(written)
             found.written += written
+        return rate
 
     def _lay(self, runner: Runner, path: Path, first: int, size: int, create: bool) -> int:
         file = runner.scratch / "lay.fio"
         file.write_text(
-            f"[lay]\nfilename={path}\noffset={first}\nsize={size}\nrw=write\nbs=1m\niodepth=4\ndirect=1\n"
+            f"[lay]\nfilename={fio.name(path)}\noffset={first}\nsize={size}\nrw=write\nbs=1m\niodepth=4\ndirect=1\n"
             f"ioengine=libaio\nthread=1\nrefill_buffers=1\nend_fsync=1\nfallocate=none\n"
             f"allow_file_create={int(create)}\n"
         )
@@ -415,13 +463,37 @@ class Session:
         return written
 
     def _tell(self, progress: Mapping[str, Any], at_once: bool = False) -> None:
-        """Write progress.json, unless that was less than PROGRESS_S ago. It is in RAM, so it wears nothing."""
+        """Write progress.json, unless that was less than PROGRESS_S ago. It is in RAM, so it wears nothing.
+
+        Without space for it, the run goes on: to restore the settings matters more.
+        """
         if (at := time.monotonic()) - self._progress_at < PROGRESS_S and not at_once:
             return
         self._progress_at = at
         temporary = self.places.progress.with_suffix(".new")
-        temporary.write_text(json.dumps(progress))
-        os.replace(temporary, self.places.progress)
+        with contextlib.suppress(OSError):
+            temporary.write_text(json.dumps(progress))
+            os.replace(temporary, self.places.progress)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""
+
+
+@contextlib.contextmanager
+def _counted(runner: Runner, budget: Budget, found: Report) -> Iterator[None]:
+    """If what runs inside fails or is cancelled, count what its loads have written until then."""
+    before = runner.written
+    try:
+        yield
+    except BaseException:
+        moved = runner.written - before
+        budget.spend(moved)
+        found.written += moved
+        raise
 
 
 def _device_written(disk: Path) -> int:

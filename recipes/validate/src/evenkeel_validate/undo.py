@@ -184,7 +184,7 @@ def restore(path: Path, boot: str, slices: Slices) -> list[str]:
         try:
             _undo(entry, boot, slices)
         except OSError as error:
-            if error.errno in GONE:
+            if error.errno in GONE and not _waits(entry, kept):
                 continue
             kept.append(entry)
             failed.append(f"cannot restore {entry['path']}: {why(error)}")
@@ -194,6 +194,12 @@ def restore(path: Path, boot: str, slices: Slices) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             files.remove(str(path))
     return failed
+
+
+def _waits(entry: dict[str, str], kept: list[dict[str, str]]) -> bool:
+    """Whether the attribute of ENTRY belongs to a scheduler that could not be restored, so that it is not there yet."""
+    scheduler = Path(entry["path"]).parent.with_name("scheduler")
+    return entry["kind"] == "value" and any(Path(e["path"]) == scheduler for e in kept)
 
 
 def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
