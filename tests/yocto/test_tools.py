@@ -51,7 +51,9 @@ def run(path: Path, *command: str | Path) -> str:
 )
 def test_boot_loader_is_built(path: Path, tmp_path: Path, form: str, console: str) -> None:
     run(path, TOP / "recipes/image/src/boot-loader", form, tmp_path / "out", "/modules", console)
-    line = re.search(r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    line = re.search(
+        r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE
+    )
     assert line
     words = line[1].split(" ")
     assert words[:2] == ["root=PARTUUID=$uuid", "rauc.slot=$slot"]
@@ -72,7 +74,9 @@ def test_boot_loader_names_the_given_consoles(
 ) -> None:
     """The kernel gets a console= for each given console, and none if the firmware chooses the console."""
     run(path, TOP / "recipes/image/src/boot-loader", "arm64-efi", tmp_path / "out", "/modules", console)
-    line = re.search(r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE)
+    line = re.search(
+        r'^\s+if linux "[^"]*" (.*); then$', (tmp_path / "out/grub.cfg").read_text(), re.MULTILINE
+    )
     assert line
     assert [word for word in line[1].split(" ") if word.startswith("console=")] == words
     assert "" not in line[1].split(" ")
