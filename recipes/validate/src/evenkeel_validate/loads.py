@@ -32,6 +32,8 @@ POLL_S = 0.05
 # the last bytes of a load that writes.
 COUNT_S = 0.2
 SETTLE_PART = 4
+# a load has this long to begin
+START_S = 30.0
 # the part of the bytes in a window that other programs may move
 DISTURBED = 0.05
 # A program that does not end after SIGTERM is killed after this time. fio waits for its outstanding I/O.
@@ -45,7 +47,7 @@ class Load:
     """A program in a group of its own.
 
     `report`: the file into which it writes its report. `fixed`: its fixed share in percent; 0: none. `lasting`: the
-    window ends when this load ends.
+    window ends when this load ends. `moves`: its group counts bytes as soon as it has begun; the window waits for that.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Load:
     fixed: int = 0
     report: Path | None = None
     lasting: bool = True
+    moves: bool = False
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,7 @@ class Runner:
         """
         self._base, self._known = self._of_device(), {}
         with self._counted(loads), self._running(loads) as processes:
+            self._begun(loads, processes)
             begin = time.monotonic()
             # Loads that write settle for a quarter of their bytes at most, or a fast device would leave no window.
             ended = self._wait(loads, processes, begin + settle, limit // SETTLE_PART)
@@ -373,6 +377,18 @@ class Runner:
                 pause = min(POLL_S, due - now)
             time.sleep(max(min(pause, until - now), 0.001))
         return False
+
+    def _begun(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> None:
+        """Wait until the loads have begun: on a busy board, a program takes seconds to start. Raises ValidateError."""
+        waits = [load for load in loads if load.moves] if self._grouped(loads) else []
+        deadline = time.monotonic() + START_S
+        while waits and not self._gone(loads, processes):
+            self._check()
+            if time.monotonic() > deadline:
+                names = ", ".join(load.name for load in waits)
+                raise ValidateError(f"no I/O of {names} within {START_S:.0f} s: the board is too busy")
+            time.sleep(POLL_S)
+            waits = [load for load in waits if not sum(self._of_group(load, SUBMITTED))]
 
     def _gone(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> bool:
         """Whether a load has ended that lasts for the whole window."""

@@ -116,7 +116,7 @@ def _load(case: Case, context: Context, job: Job, area: Area, limit: int) -> Loa
     file.write_text(text)
     return Load(
         job.name, ["fio", "--eta=never", "--output-format=json+", f"--output={report}", str(file)], job.weight, job.fixed,
-        report,
+        report, moves=job.rw != "trim",  # groups do not count discards
     )  # fmt: skip
 
 
