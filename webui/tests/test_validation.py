@@ -220,6 +220,7 @@ def test_two_reports_are_compared(admin: Browser, agent: FakeAgent) -> None:
     page = admin.get(COMPARE).text
     assert headings(page)
     assert "2 figures are worse or missing" in page
+    assert "<li>The profile is quick in the first report, and full in the second one.</li>" in page
     assert "-20.4 %" in page
     assert "Only in the first report" in page
     assert "Only in the second report" not in page

@@ -74,6 +74,7 @@ COMPARED = {
     "only_after": ["b"],
     "same": 4,
     "worse": 1,
+    "notes": ["The profile is quick in the first report, and full in the second one."],
 }
 ANSWERS = {
     "plan": PLAN,

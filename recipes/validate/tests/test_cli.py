@@ -29,7 +29,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Places:
 
 
 def stored(places: Places, id_: str = "20260131-120000", ratio: float = 2.0, **more: Any) -> Report:
-    row = Row("fair.read.1m.ratio", ratio, "", None, (1.9, 2.1), None, "host", "6.12", "evenkeel", True)
+    kernel = more.get("kernel", "6.12")
+    row = Row("fair.read.1m.ratio", ratio, "", None, (1.9, 2.1), None, "host", kernel, "evenkeel", True)
     found = Report(
         id_,
         "1.0",
@@ -184,6 +185,16 @@ def test_two_devices_are_compared(places: Places, tmp_path: Path, capsys: pytest
     assert "Note: the report 20260102-000000 is partial: cancelled" in out
     assert "worse, target no longer met" in out
     assert cli.main(["compare", "20260101-000000", "20260101-000000"], places) == 0
+
+
+def test_two_versions_of_firmware_are_compared(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    """An update may bring another kernel. Its figures have the same ids."""
+    stored(places, "20260101-000000", kernel="6.12.30")
+    stored(places, "20260102-000000", kernel="6.12.31")
+    assert cli.main(["compare", "20260101-000000", "20260102-000000"], places) == 0
+    out = capsys.readouterr().out
+    assert "Note: The kernel is 6.12.30 in the first report, and 6.12.31 in the second one.\n" in out
+    assert "1 figure compared: 0 worse" in out
 
 
 def test_restore(places: Places, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from evenkeel_report import compare
 from evenkeel_report.row import Better, Figure, Row
 from evenkeel_validate import measure, promises, report, report_page, summary
 from evenkeel_validate.cases import Job
@@ -188,6 +189,42 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
         "A video player never stopped alongside 1 kind of load.",
     ]
     assert summary.sentences(empty()) == ["Nothing was measured."]
+
+
+def test_the_conditions_of_two_validations_that_differ_are_named() -> None:
+    before = empty(target={"span": 168_000_000})
+    assert report.differences(before, before) == []
+    after = empty(target={"span": 1_074_000_000}, exclusive=True)
+    after.kernel, after.subject, after.profile = "6.13", "none", "quick"
+    assert report.differences(before, after) == [
+        "The kernel is 6.12 in the first report, and 6.13 in the second one.",
+        "The scheduler is evenkeel in the first report, and none in the second one.",
+        "The profile is full in the first report, and quick in the second one.",
+        "The size of the test file is 168 MB in the first report, and 1,074 MB in the second one.",
+        "Apps were paused during the second validation only.",
+    ]
+    # a report that ended before its size was known
+    assert report.differences(before, empty()) == [
+        "The size of the test file is 168 MB in the first report, and not known in the second one."
+    ]
+
+
+def changed(id_: str, was: float, now: float) -> list[str]:
+    before, after = row(id_, was, better="lower", must=False), row(id_, now, better="lower", must=False)
+    return [c.verdict for c in compare.compare([before], [after], by_kernel=False).changed]
+
+
+@pytest.mark.parametrize(
+    ("metric", "within", "beyond"),
+    [("mbps", 104, 106), ("part-small", 96, 94), ("p50", 109, 111), ("p99", 129, 131), ("p99", 71, 69), ("p999", 199, 201),
+     ("max", 51, 49), ("max", 199, 201), ("read_max_ms", 199, 201), ("longest", 51, 49), ("p99-without", 129, 131)],
+)  # fmt: skip
+def test_a_figure_has_changed_if_it_moved_by_more_than_its_noise(
+    metric: str, within: float, beyond: float
+) -> None:
+    """The slowest read of a short window is one read, so it says little about a device."""
+    assert changed(f"latency.alone.{metric}", 100, within) == []
+    assert changed(f"latency.alone.{metric}", 100, beyond) == ["worse" if beyond > 100 else "better"]
 
 
 def page(found: Report, *earlier: Report) -> str:

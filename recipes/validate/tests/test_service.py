@@ -356,7 +356,11 @@ def test_two_reports_are_compared(helper: Service) -> None:
         {"id": "fair.read.1m.ratio", "before": "2", "after": "1.5", "change": "-25.0 %",
          "verdict": "worse, target no longer met"},
     ]  # fmt: skip
-    assert (found["same"], found["worse"]) == (1, 1)
+    assert (found["same"], found["worse"], found["notes"]) == (1, 1, [])
+    stored(helper, "20260202-120000", subject="none")
+    assert ask(helper, "compare", first=ID, second="20260202-120000")["notes"] == [
+        "The scheduler is evenkeel in the first report, and none in the second one."
+    ]
 
 
 @pytest.mark.parametrize("id_", ["", "../x", "20260131", OTHER, 7, None, f"{ID}/.."])

@@ -261,7 +261,7 @@ def read_with_origin(path: Path | str) -> tuple[list[Row], list[dict[str, str]]]
 
 def compare(before: str, after: str) -> int:
     """Print what changed. Returns 1 if a figure became worse."""
-    text, regressions = comparison.render(read(before), read(after))
+    text, regressions = comparison.render(read(before), read(after), by_kernel=True)
     print(text)
     return 1 if regressions else 0
 

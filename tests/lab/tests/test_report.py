@@ -469,7 +469,7 @@ def test_tables_survive_bars_in_names() -> None:
 
 
 def compared(was: Row, now: Row) -> tuple[str, list[str]]:
-    return compare.render([was], [now])
+    return compare.render([was], [now], by_kernel=True)
 
 
 @pytest.mark.parametrize(
@@ -506,11 +506,13 @@ def test_a_change_is_judged_by_its_direction(
 
 def test_rows_of_one_file_only_are_named() -> None:
     text, regressions = compare.render(
-        [row("gone.x", 1), row("same.x", 2)], [row("same.x", 2), row("new.x", 3)]
+        [row("gone.x", 1), row("same.x", 2)], [row("same.x", 2), row("new.x", 3)], by_kernel=True
     )
     assert "only before: gone.x 1\n" in text
     assert "only after: new.x 3\n" in text
-    assert text.endswith("1 figure compared: 0 worse, 0 better, 0 changed otherwise, 1 within 1 %, 1 gone\n")
+    assert text.endswith(
+        "1 figure compared: 0 worse, 0 better, 0 changed otherwise, 1 within the noise, 1 gone\n"
+    )
     # A missing figure counts as a regression.
     assert regressions == ["gone.x"]
 
@@ -518,7 +520,7 @@ def test_rows_of_one_file_only_are_named() -> None:
 def test_figures_of_different_kernels_are_not_mixed() -> None:
     before = [row("a.x", 1, better="lower", kernel="6.12"), row("a.x", 9, better="lower", kernel="7.3")]
     after = [row("a.x", 1, better="lower", kernel="6.12"), row("a.x", 10, better="lower", kernel="7.3")]
-    text, regressions = compare.render(before, after)
+    text, regressions = compare.render(before, after, by_kernel=True)
     assert regressions == ["a.x"]
     assert "a.x (7.3)" in text
     assert "a.x (6.12)" not in text
@@ -533,6 +535,6 @@ def test_another_unit_is_no_regression() -> None:
 
 
 def test_nothing_to_compare() -> None:
-    text, regressions = compare.render([], [])
-    assert text == "0 figures compared: 0 worse, 0 better, 0 changed otherwise, 0 within 1 %, 0 gone\n"
+    text, regressions = compare.render([], [], by_kernel=True)
+    assert text == "0 figures compared: 0 worse, 0 better, 0 changed otherwise, 0 within the noise, 0 gone\n"
     assert regressions == []

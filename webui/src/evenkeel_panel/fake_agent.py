@@ -790,7 +790,10 @@ class FakeAgent:
         for id_ in (before, after):
             self.show_validation(id_)
         changed = Changed("fair.read.1m.ratio", "2.01", "1.6", "-20.4 %", "worse, target no longer met")
-        return ValidationComparison([changed], ["device.sequential-read.1m.qd1.mbps 98 MB/s"], [], 3, 2)
+        notes = ["The profile is quick in the first report, and full in the second one."]
+        return ValidationComparison(
+            [changed], ["device.sequential-read.1m.qd1.mbps 98 MB/s"], [], 3, 2, notes
+        )
 
     def open_validation(self, id_: str, format_: str) -> int:
         self._answer(f"OpenValidation {id_} {format_}")

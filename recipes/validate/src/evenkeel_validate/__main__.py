@@ -304,7 +304,9 @@ def _compare(args: argparse.Namespace, places: Places) -> int:
     for found in (before, after):
         if found.state != "complete":
             print(f"Note: the report {found.id} is {found.state}: {found.reason}")
-    text, worse = comparison.render(before.rows, after.rows)
+    for line in report.differences(before, after):
+        print(f"Note: {line}")
+    text, worse = comparison.render(before.rows, after.rows, by_kernel=False)
     print(text, end="")
     return 1 if worse else 0
 

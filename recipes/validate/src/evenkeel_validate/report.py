@@ -103,6 +103,31 @@ class Report:
         return judge(self.rows, self.subject)
 
 
+def differences(before: Report, after: Report) -> list[str]:
+    """How the conditions of two validations differ, in plain sentences. Figures may differ for these reasons, too."""
+    found = [
+        f"The {what} is {one or 'not known'} in the first report, and {other or 'not known'} in the second one."
+        for what, one, other in (
+            ("kernel", before.kernel, after.kernel),
+            ("scheduler", before.subject, after.subject),
+            ("profile", before.profile, after.profile),
+            ("size of the test file", _span(before), _span(after)),
+        )
+        if one != other
+    ]
+    if before.exclusive != after.exclusive:
+        found.append(
+            f"Apps were paused during the {'first' if before.exclusive else 'second'} validation only."
+        )
+    return found
+
+
+def _span(found: Report) -> str:
+    """Size of the test file, or of the part of a device that was measured; "" if the report does not have it."""
+    span = found.target.get("span")
+    return f"{span / 1e6:,.0f} MB" if isinstance(span, int) else ""
+
+
 def read(path: Path) -> Report:
     """The report in the file PATH, or in the folder PATH. Raises ValidateError."""
     file = path / "report.json" if path.is_dir() else path

@@ -229,8 +229,9 @@ class Service:
 
     def _compare(self, request: Mapping[str, Any]) -> dict[str, Any]:
         before, after = (self._report(request[side]) for side in ("first", "second"))
-        found = comparison.compare(before.rows, after.rows)
+        found = comparison.compare(before.rows, after.rows, by_kernel=False)
         return {
+            "notes": report.differences(before, after),
             "changed": [
                 {"id": c.name, "before": c.before, "after": c.after, "change": c.share, "verdict": c.verdict}
                 for c in found.changed

@@ -164,7 +164,7 @@ class ValidationReport(Struct, frozen=True):
 class Changed(Struct, frozen=True):
     """A figure that differs between two reports."""
 
-    id: Annotated[str, Meta(description="id of the figure, with the kernel if the reports have two")]
+    id: Annotated[str, Meta(description="id of the figure")]
     before: Annotated[str, Meta(description="value in the first report")]
     after: Annotated[str, Meta(description="value in the second report")]
     change: Annotated[str, Meta(description="the change in percent, as text; empty if it is not meaningful")]
@@ -175,12 +175,15 @@ class ValidationComparison(Struct, frozen=True):
     """The comparison of two reports."""
 
     changed: Annotated[
-        list[Changed], Meta(description="[figures](#changed-figure) that differ by more than 1 %")
+        list[Changed], Meta(description="[figures](#changed-figure) that differ by more than their noise")
     ]
     only_before: Annotated[list[str], Meta(description="ids of figures that only the first report has")]
     only_after: Annotated[list[str], Meta(description="ids of figures that only the second report has")]
     same: Annotated[
-        int, Meta(ge=0, description="number of figures that differ by 1 % at most", extra={"dbus": "u"})
+        int,
+        Meta(
+            ge=0, description="number of figures that differ by no more than their noise", extra={"dbus": "u"}
+        ),
     ]
     worse: Annotated[
         int,
@@ -190,6 +193,12 @@ class ValidationComparison(Struct, frozen=True):
             extra={"dbus": "u"},
         ),
     ]
+    notes: Annotated[
+        list[str],
+        Meta(
+            description="how the conditions differ, in words: kernel, scheduler, profile, test file, paused apps"
+        ),
+    ] = msgspec.field(default_factory=list)
 
 
 class OneValidation(Struct, frozen=True):
