@@ -6,6 +6,7 @@ range of a ratio is widened by one block of the slower group. A block is a reque
 and otherwise an I/O of the load.
 """
 
+import bisect
 import json
 import math
 import sys
@@ -35,6 +36,9 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 LARGEST = cases.MB
 # A sustained rate below this share of the first rate is the end of the fast cache.
 KNEE = 0.7
+# The fast cache lasts for at least so many seconds: a single fast second may be chance. The rate after it is low for at least
+# so many seconds: one or two slow ones are garbage collection.
+FEWEST_FAST, FEWEST_SLOW = 2, 3
 # ek-player and ek-disturb get their weight, too
 PLAYER_WEIGHT = 200
 # The page pool keeps at least this share of the priority files, in percent. Where the probes of the module are busy, a page
@@ -155,22 +159,48 @@ def _limit(case: Case, context: Context, limit: int) -> Outcome:
     )  # fmt: skip
 
 
+def middle(rates: Sequence[float]) -> float:
+    """The median. Of an even number of rates, it is the larger one of two: slow seconds are more frequent than fast ones."""
+    return sorted(rates)[len(rates) // 2]
+
+
 def knee(series: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
-    """(rate at first, rate at last, GB written until the rate fell below KNEE of the first; nan if it did not)."""
+    """(rate at first, rate at last, GB written until the rate fell below KNEE of the first for good; nan if it did not).
+
+    The end of the cache is the point that leaves the fewest seconds on the wrong side: slow ones before it, fast ones after
+    it. A second is slow if its rate is below KNEE of the median before the point. Up to a third of the seconds before the point
+    may be slow, because flash collects garbage. Up to a quarter of those after it may be fast, because a cache empties itself
+    when the device is idle. The rate at first is the median before the point, however short the cache lasts.
+    """
     if len(series) < 4:
         return math.nan, math.nan, math.nan
-    quarter = max(len(series) // 4, 1)
     rates = [rate for _, rate in series]
-    first = sorted(rates[:quarter])[quarter // 2]
-    last = sorted(rates[-quarter:])[quarter // 2]
-    moved, before = 0.0, 0.0
-    for i, (at, rate) in enumerate(series):
-        # a single slow second is garbage collection, not the end of the cache
-        if all(r < KNEE * first for r in rates[i : i + 3]) and len(rates[i : i + 3]) == 3:
-            return first, last, moved / 1000
-        moved += rate * (at - before)
-        before = at
-    return first, last, math.nan
+    quarter = max(len(rates) // 4, 1)
+    found, fewest = 0, math.inf
+    before, after = sorted(rates[: FEWEST_FAST - 1]), sorted(rates[FEWEST_FAST - 1 :])
+    for end in range(FEWEST_FAST, len(rates) - FEWEST_SLOW + 1):
+        bisect.insort(before, rates[end - 1])
+        del after[bisect.bisect_left(after, rates[end - 1])]
+        least = KNEE * before[len(before) // 2]
+        slow, fast = bisect.bisect_left(before, least), len(after) - bisect.bisect_left(after, least)
+        if slow > end // 3 or fast > len(after) // 4:
+            continue
+        # The first knee counts. But a slow second shortly before the end of the cache is no end of it.
+        if slow + fast < fewest or (slow + fast == fewest and end < found + FEWEST_SLOW):
+            found, fewest = end, slow + fast
+    last = middle(rates[found:][-quarter:])
+    if not found:
+        return middle(rates[:quarter]), last, math.nan
+    first = middle(rates[:found])
+    took = [
+        at - start
+        for start, at in zip((0.0, *(at for at, _ in series)), (at for at, _ in series), strict=False)
+    ]
+    moved = sum(rate * time for rate, time in zip(rates[:found], took, strict=False))
+    # The cache ended within the next second. Its rate says when, between the rates before and after it.
+    then = middle(rates[found + 1 :][:quarter])
+    part = min(max((rates[found] - then) / (first - then), 0.0), 1.0) if first > then else 0.0
+    return first, last, (moved + first * part * took[found]) / 1000
 
 
 def _sustained(case: Case, context: Context, limit: int) -> Outcome:
