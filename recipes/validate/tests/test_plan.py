@@ -140,6 +140,22 @@ def test_only_chosen_cases_run() -> None:
     assert {s.case.name.rpartition(".")[0] for s in found.steps} == {"fair.read", "latency"}
 
 
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_cases_on_which_a_bound_rests_are_chosen_too(name: str) -> None:
+    """Without its own cases, the bound of a light reader is not known, and its promise could not be judged."""
+    for case in PROFILES[name].cases():
+        found = plan.chosen(PROFILES[name], [case.name])
+        before = {c.name for c in found[: [c.name for c in found].index(case.name)]}
+        known = {(other, percentile): 1.0 for other in before for percentile in ("p50", "p99")}
+        load = case.jobs[1] if case.kind == "latency" and len(case.jobs) > 1 else None
+        if load and load.rw in ("read", "write"):
+            assert measure.light_bound(known, load) is not None, case.name
+        else:
+            assert {c.name for c in found if not c.name.startswith(case.name)} == set()
+    names = [c.name for c in plan.chosen(PROFILES[name])]
+    assert names == [c.name for c in PROFILES[name].cases()]
+
+
 def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None:
     text = " ".join(
         plan.announcement(

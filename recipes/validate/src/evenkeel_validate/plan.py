@@ -52,8 +52,21 @@ PROFILES = {
 
 
 def chosen(profile: Profile, only: Sequence[str] = ()) -> list[Case]:
-    """The cases of PROFILE whose names begin with one of ONLY; all cases if it is empty."""
-    return [c for c in profile.cases() if not only or c.name.startswith(tuple(only))]
+    """The cases of PROFILE whose names begin with one of ONLY; all cases if it is empty.
+
+    The cases on which their bounds rest are added, or a promise could not be judged.
+    """
+    found = profile.cases()
+    named = [c for c in found if not only or c.name.startswith(tuple(only))]
+    names = {c.name for c in named}.union(*map(basis, named))
+    return [c for c in found if c.name in names]
+
+
+def basis(case: Case) -> set[str]:
+    """Names of the cases that the bound of CASE rests on (measure.light_bound)."""
+    loads = [job for job in case.jobs[1:] if case.kind == "latency" and job.rw in ("read", "write")]
+    limits = {f"device.sequential-{job.rw}.1m.qd1" for job in loads}
+    return limits | {"latency.alone"} if limits else set()
 
 
 def space(profile: Profile, only: Sequence[str] = ()) -> int:
