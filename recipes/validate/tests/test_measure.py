@@ -202,8 +202,42 @@ def test_the_scheduler_comes_back_if_a_load_fails(tmp_path: Path) -> None:
 def test_a_fixed_share(tmp_path: Path) -> None:
     runner = Fixed(tmp_path, {"fixed": 33 * 10**5, "rest": 10**7}, {"fixed": 10**7})
     found = figures(measure.measure(case("regulate.30"), context(runner, []), 0))
-    assert (found["accuracy"].value, found["accuracy"].target) == (110.0, (95.0, 105.0))
-    assert [load.fixed for load in runner.started[-1]] == [30, 0]
+    accuracy = found["accuracy"]
+    assert (accuracy.value, accuracy.target, accuracy.must) == (110.0, (95.0, 105.0), True)
+    assert [[load.fixed for load in loads] for loads in runner.started] == [[30], [30, 0], [30]]
+
+
+def test_a_device_that_changes_widens_the_bounds_of_a_fixed_share(tmp_path: Path) -> None:
+    """The group gets 9 MB/s alone before, and 11 after. Nobody knows which rate is the whole meanwhile."""
+
+    class Changing(Fixed):
+        def run(self, loads: Sequence[Load], **more: Any) -> Window:
+            self.alone = {"fixed": 11 * 10**6 if self.started else 9 * 10**6}
+            return super().run(loads, **more)
+
+    chosen: list[str] = []
+    runner = Changing(tmp_path, {"fixed": 33 * 10**5, "rest": 10**7})
+    found = figures(measure.measure(case("regulate.30"), context(runner, chosen), 0))
+    assert (found["accuracy"].value, found["accuracy"].target) == (110.0, (85.5, 115.5))
+    assert chosen == ["none", "evenkeel"] * 2
+
+
+def test_a_fixed_share_that_other_programs_disturb_is_not_judged(tmp_path: Path) -> None:
+    class Busy(Fixed):
+        def run(self, loads: Sequence[Load], **more: Any) -> Window:
+            window = super().run(loads, **more)
+            return replace(window, others=10**9) if len(self.started) == 3 else window
+
+    runner = Busy(tmp_path, {"fixed": 33 * 10**5, "rest": 10**7}, {"fixed": 10**7})
+    found = measure.measure(case("regulate.30"), context(runner, []), 0)
+    accuracy = figures(found)["accuracy"]
+    assert (accuracy.value, accuracy.target, accuracy.must) == (110.0, None, False)
+    assert found.note == measure.DISTURBED_NOTE
+
+
+def test_a_fixed_share_of_nothing_is_no_result(tmp_path: Path) -> None:
+    with pytest.raises(ValidateError, match=r"regulate\.30: the device completed no request"):
+        measure.measure(case("regulate.30"), context(Fixed(tmp_path, {}), []), 0)
 
 
 def test_stalls_of_a_player(tmp_path: Path) -> None:
