@@ -241,7 +241,7 @@ def test_every_choice_and_state_has_words() -> None:
     assert model.PROFILES.keys() == set(get_args(Profile))
     assert model.TOPICS.keys() == set(get_args(Topic))
     assert model.STATES.keys() == set(get_args(ReportState))
-    assert model.VERDICTS.keys() == model.FIGURE_VERDICTS.keys() == set(get_args(Verdict))
+    assert model.VERDICTS.keys() == set(get_args(Verdict))
 
 
 def test_times_have_fitting_units() -> None:

@@ -124,6 +124,19 @@ def test_show_names_what_is_partial_and_what_is_broken(
     assert "NOT RESTORED: c." in out
 
 
+def test_show_calls_nothing_a_miss_that_was_not_promised(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored(places, ratio=1.0, subject="none")
+    assert cli.main(["show"], places) == 0
+    out = capsys.readouterr().out
+    assert (
+        "-    Bandwidth follows the weights. Not judged, because the scheduler of this device is none" in out
+    )
+    assert "fair.read.1m.ratio is 1, bound 1.9 … 2.1" in out
+    assert "MISS" not in out
+
+
 def test_show_writes_a_page(places: Places, tmp_path: Path) -> None:
     found = stored(places)
     assert cli.main(["show", found.id, "--html", str(tmp_path / "x.html")], places) == 0

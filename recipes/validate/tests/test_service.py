@@ -348,6 +348,16 @@ def test_a_report_in_short(helper: Service) -> None:
     assert "does not hold the ratio 2:1" in " ".join(found["sentences"])
 
 
+def test_a_scheduler_that_promises_nothing_breaks_nothing(helper: Service) -> None:
+    """Its figures miss the bounds of evenkeel. They are shown, but no verdict is."""
+    missed = Row("fair.read.1m.ratio", 1.0, "", None, (1.9, 2.1), None, "host", "6.12", "none", False)
+    stored(helper, subject="none", rows=[missed])
+    assert [(r["held"], r["broken"]) for r in ask(helper, "list")] == [(0, 0)]
+    found = ask(helper, "show", id=ID)
+    assert {p["verdict"] for p in found["promises"]} == {"open"}
+    assert [(f["wanted"], f["verdict"]) for f in found["figures"]] == [("1.9 … 2.1", "open")]
+
+
 def test_two_reports_are_compared(helper: Service) -> None:
     stored(helper)
     stored(helper, OTHER, 1.5)

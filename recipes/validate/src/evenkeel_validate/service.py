@@ -219,7 +219,7 @@ class Service:
                     "id": row.id,
                     "value": with_unit(row.value, row.unit),
                     "wanted": wanted(row) if row.target is not None else "",
-                    "verdict": _verdict(row.holds()),
+                    "verdict": _verdict(row.holds() if row.must else None),
                 }
                 for row in found.rows
             ],

@@ -38,7 +38,6 @@ TOPICS = {
 STATES = {"running": ("wait", "running"), "complete": ("ok", "complete"), "partial": ("wait", "partial")}
 # verdict → class of its pill, and what the page calls it
 VERDICTS = {"held": ("ok", "held"), "broken": ("bad", "broken"), "open": ("off", "not judged")}
-FIGURE_VERDICTS = {**VERDICTS, "open": ("off", "no bound")}
 
 
 class Overview(Struct, frozen=True):

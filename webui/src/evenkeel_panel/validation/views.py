@@ -167,7 +167,6 @@ def report(id_: str) -> str:
         report=_show(id_),
         report_states=model.STATES,
         verdicts=model.VERDICTS,
-        figure_verdicts=model.FIGURE_VERDICTS,
     )
 
 

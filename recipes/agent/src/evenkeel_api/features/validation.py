@@ -142,7 +142,10 @@ class Measured(Struct, frozen=True):
     id: Annotated[str, Meta(description="id of the figure, such as `fair.read.1m.ratio`")]
     value: Annotated[str, Meta(description="the value with its unit, as text")]
     wanted: Annotated[str, Meta(description="its bound, as text; empty if it has none")]
-    verdict: Annotated[Verdict, Meta(description="`held`; `broken`; `open`: it has no bound")]
+    verdict: Annotated[
+        Verdict,
+        Meta(description="`held`; `broken`; `open`: it has no bound, or the scheduler promises nothing"),
+    ]
 
 
 class ValidationReport(Struct, frozen=True):
