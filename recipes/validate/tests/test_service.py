@@ -71,8 +71,10 @@ def stored(helper: Service, id_: str = ID, ratio: float = 2.0, **more: Any) -> R
         ratio_row,
         Row("device.read.mbps", 98.0, "MB/s", "higher", None, None, "host", "6.12", "evenkeel"),
     ]
-    fields = {"state": "complete", "subject": "evenkeel", "rows": rows, **more}
-    found = Report(id_, "1.0", "quick", "2026-01-31T12:00:00Z", **fields)
+    fields = {
+        "state": "complete", "subject": "evenkeel", "rows": rows, "started": "2026-01-31T12:00:00Z", **more,
+    }  # fmt: skip
+    found = Report(id_, "1.0", "quick", **fields)
     (helper.places.runs / id_).mkdir(parents=True)
     report.save(found, helper.places.runs / id_)
     return found
@@ -380,6 +382,18 @@ def test_an_id_that_does_not_exist_is_refused(helper: Service, id_: Any) -> None
         found = ask(helper, order, id=id_, format="json")
         assert (found["error"], found["kind"]) == ("validation-unknown", "InvalidArgument")
     assert ask(helper, "compare", first=ID, second=id_)["error"] == "validation-unknown"
+
+
+def test_the_page_of_an_old_report_has_reports_that_are_older(helper: Service) -> None:
+    """More later ones than the page shows must not hide them."""
+    for day in range(1, 9):
+        rows = [
+            Row("device.a.mbps", 40.0 + day / 4, "MB/s", "higher", None, None, "host", "6.12", "evenkeel")
+        ]
+        stored(helper, f"2026010{day}-120000", device="A", rows=rows, started=f"2026-01-0{day}T12:00:00Z")
+    content = helper.answer(json.dumps({"order": "open", "id": "20260102-120000", "format": "html"}).encode())
+    assert b"<td>40.25</td>" in content
+    assert b"2026-01-03" not in content
 
 
 def test_the_page_has_earlier_reports_of_the_same_device_only(

@@ -103,6 +103,15 @@ class Report:
         return judge(self.rows, self.subject)
 
 
+def is_earlier(one: Report, found: Report) -> bool:
+    """Whether ONE is an earlier validation of the device of FOUND."""
+    return (
+        bool(found.device)
+        and one.device == found.device
+        and (one.started, one.id) < (found.started, found.id)
+    )
+
+
 def differences(before: Report, after: Report) -> list[str]:
     """How the conditions of two validations differ, in plain sentences. Figures may differ for these reasons, too."""
     found = [

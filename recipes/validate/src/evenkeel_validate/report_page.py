@@ -10,10 +10,10 @@ from evenkeel_report.markup import Markup, el, join
 from evenkeel_report.names import TOPICS, number, with_unit
 from evenkeel_report.plots import Lines, Palette
 
-from .report import Report
+from .report import Report, is_earlier
 from .summary import sentences
 
-# Reports of an earlier version of the same device that the page shows next to the present figures.
+# Earlier reports of the same device that the page shows next to the figures of a report, at most.
 MOST_EARLIER = 5
 TOPICS.setdefault("device", "The device: limits of sequential and random I/O")
 
@@ -23,7 +23,7 @@ def save(report: Report, folder: Path, earlier: Sequence[Report]) -> None:
 
 
 def html(report: Report, earlier: Sequence[Report] = ()) -> str:
-    """The page as text. EARLIER: earlier reports, of any device."""
+    """The page as text. EARLIER: other reports, of any time and device, the latest first."""
     curves = {(case, report.kernel): points for case, points in report.curves.items()}
     meta = {
         "device": f"{report.target.get('where', '')} ({report.target.get('model', '')})",
@@ -126,7 +126,7 @@ def _facts(report: Report) -> Markup:
 
 def _earlier(report: Report, earlier: Sequence[Report]) -> Markup | None:
     """The promised figures and the limits of earlier runs of the same device."""
-    runs = [e for e in earlier if e.device and e.device == report.device and e.id != report.id][:MOST_EARLIER]
+    runs = [e for e in earlier if is_earlier(e, report)][:MOST_EARLIER]
     shown = [r for r in report.rows if r.target is not None or r.id.startswith("device.")]
     if not runs or not shown:
         return None

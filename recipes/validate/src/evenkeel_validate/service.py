@@ -249,11 +249,8 @@ class Service:
             return json.dumps(found.as_json()).encode()
         from . import report_page
 
-        same = (
-            one for one in runs.each_report(self.places) if one.device == found.device and one.id != found.id
-        )
-        earlier = list(itertools.islice(same, report_page.MOST_EARLIER)) if found.device else []
-        return report_page.html(found, earlier).encode()
+        earlier = (one for one in runs.each_report(self.places) if report.is_earlier(one, found))
+        return report_page.html(found, list(itertools.islice(earlier, report_page.MOST_EARLIER))).encode()
 
     # internal
 
