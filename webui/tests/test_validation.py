@@ -100,6 +100,8 @@ def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
     page = admin.get("/validation").text
     assert "Measurement 5 of 14: sequential reads" in page
     assert '<b data-field="left">72 s</b>' in page
+    # With --exclusive, they are paused. The page does not know.
+    assert "apps keep running" not in page
     assert 'hx-get="/validation/progress"' in page
     assert "Start a validation" not in page
     live = admin.get("/validation/progress")
@@ -174,7 +176,7 @@ def test_a_report(admin: Browser) -> None:
     verdicts = re.findall(r'<li data-verdict="(\w+)">', page)
     assert verdicts == ["broken", "open"]
     for text in (
-        "This device reads 98 MB/s.",
+        "At best, this device reads 98 MB/s over 1.5 s.",
         "798 MB of 801 MB announced",
         "1.9 to 2.1",
         "ek-pairs is not installed",

@@ -62,7 +62,7 @@ REPORT = {
     "kernel": "6.12",
     "written_bytes": 7,
     "announced_bytes": 8,
-    "sentences": ["This device reads 98 MB/s."],
+    "sentences": ["At best, this device reads 98 MB/s over 1.5 s."],
     "promises": [{"title": "A", "verdict": "held", "words": "Held.", "evidence": ""}],
     "figures": [{"id": "fair.read.1m.ratio", "value": "2", "wanted": "1.9 to 2.1", "verdict": "held"}],
     "left_out": [],

@@ -189,7 +189,8 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
         row("latency.beside.writes.max", 140000),
     ]  # fmt: skip
     assert summary.sentences(found) == [
-        "This device reads 250 MB/s, writes 120 MB/s and serves 5,000 random reads of 4 KiB a second, one at a time.",
+        "At best, this device reads 250 MB/s over 3 s and writes 120 MB/s in a burst of at most 134 MB. It serves 5,000 random"
+        " reads of 4 KiB a second, one at a time.",
         "With the scheduler evenkeel, it holds the ratio 2:1 at every size that was measured.",
         "A video player stopped alongside 1 of 2 kinds of load, for up to 140 ms.",
         "After 3.5 GB of writes its fast cache is full: the rate falls from 120 to 30 MB/s.",
@@ -205,6 +206,46 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
         "A video player never stopped alongside 1 kind of load.",
     ]
     assert summary.sentences(empty()) == ["Nothing was measured."]
+
+
+def test_a_rate_of_a_burst_is_not_the_rate_of_the_device() -> None:
+    found = empty()
+    found.rows = [
+        row("device.sequential-write.1m.qd4.mbps", 120),
+        row("device.sequential-write.1m.qd1.mbps", 90),
+    ]
+    text = (
+        "At best, this device writes 120 MB/s in a burst of at most {} MB."
+        " A longer stream of writes was not measured, and may be slower."
+    )
+    assert summary.sentences(found) == [text.format(134)]
+    found.profile = "quick"
+    assert summary.sentences(found) == [text.format(67)]
+    # of another version of ek-validate
+    found.profile = "other"
+    assert summary.sentences(found) == [text.format("").replace(" in a burst of at most  MB", "")]
+    found.rows = [row("device.random-read.4k.qd1.iops", 5000)]
+    assert summary.sentences(found) == [
+        "This device serves 5,000 random reads of 4 KiB a second, one at a time."
+    ]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"life time, type A": "0 to 10 % used", "life time, type B": "90 to 100 % used", "spare blocks": "urgent: 90 % used"},
+         "The device reports that 90 to 100 % of its life time is used. The device reports about its spare blocks: urgent: 90 %"
+         " used."),
+        ({"life time, type A": "more than 100 % used", "life time, type B": "90 to 100 % used", "spare blocks": "normal"},
+         "The device reports that more than 100 % of its life time is used."),
+        ({"life time, type B": "20 to 30 % used"}, "The device reports that 20 to 30 % of its life time is used."),
+        ({"life time used, %": "7", "health": "passed"}, "The device reports that 7 % of its life time is used."),
+        ({"health": "FAILED"}, "The device reports that it fails. Save its data, and replace it."),
+    ],
+)  # fmt: skip
+def test_the_worst_that_a_device_reports_is_in_the_summary(facts: dict[str, str], words: str) -> None:
+    found = empty(facts=[{"title": t, "value": v, "source": "", "reason": ""} for t, v in facts.items()])
+    assert summary.sentences(found) == [words]
 
 
 def test_the_conditions_of_two_validations_that_differ_are_named() -> None:
@@ -291,7 +332,10 @@ def test_the_page_shows_earlier_runs_of_the_same_device_only() -> None:
     old.id, old.started = "20250131-120000", "2025-01-31T12:00:00Z"
     other = empty(rows=[row("device.a.mbps", 3.75)])
     other.id, other.device = "20240131-120000", "another"
-    text = page(found, found, old, other)
+    later = empty(rows=[row("device.a.mbps", 4.75)])
+    later.id, later.started = "20260201-120000", "2026-02-01T12:00:00Z"
+    text = page(found, found, later, old, other)
+    assert "4.75" not in text
     assert "2025-01-31 12:00" in text
     assert "4.25" in text
     assert "3.75" not in text

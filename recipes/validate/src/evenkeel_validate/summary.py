@@ -9,16 +9,19 @@ from typing import TYPE_CHECKING
 from evenkeel_report.names import number
 from evenkeel_report.row import Row
 
+from . import cases
+
 if TYPE_CHECKING:
     from .report import Report
 
+CASES = {"quick": cases.quick, "full": cases.full, "soak": cases.soak}
 RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
 
 
 def sentences(report: "Report") -> list[str]:
     """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
     rows = {row.id: row for row in report.rows}
-    found = [_rates(rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows)]
+    found = [_rates(report, rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows)]
     found += [_cache(rows), _health(report)]
     measured = [line for line in found if line] or ["Nothing was measured."]
     return (
@@ -28,17 +31,31 @@ def sentences(report: "Report") -> list[str]:
     )
 
 
-def _rates(rows: dict[str, Row]) -> str:
-    parts = []
+def _rates(report: "Report", rows: dict[str, Row]) -> str:
+    """The best rates, and how much was moved at this rate: a short stream of writes may fit into a cache."""
+    parts, writes = [], False
     for what in ("read", "write"):
-        rates = [r.value for id_, r in rows.items() if fnmatchcase(id_, f"device.sequential-{what}.*.mbps")]
-        best = max(rates, default=None)
-        if best is not None:
-            parts.append(f"{what}s {number(best)} MB/s")
-    small = rows.get("device.random-read.4k.qd1.iops")
-    if small:
-        parts.append(f"serves {number(small.value)} random reads of 4 KiB a second, one at a time")
-    return f"This device {listed(parts)}." if parts else ""
+        found = [r for id_, r in rows.items() if fnmatchcase(id_, f"device.sequential-{what}.*.mbps")]
+        if not found:
+            continue
+        best = max(found, key=lambda r: r.value)
+        case = next((c for c in CASES.get(report.profile, list)() if best.id == f"{c.name}.mbps"), None)
+        writes = what == "write"
+        span = ""
+        if case:
+            span = (
+                f" in a burst of at most {case.written / 1e6:,.0f} MB"
+                if writes
+                else f" over {number(case.seconds)} s"
+            )
+        parts.append(f"{what}s {number(best.value)} MB/s{span}")
+    lines = [f"At best, this device {listed(parts)}."] if parts else []
+    if writes and "device.sustained.last-mbps" not in rows:
+        lines.append("A longer stream of writes was not measured, and may be slower.")
+    if small := rows.get("device.random-read.4k.qd1.iops"):
+        who = "It" if parts else "This device"
+        lines.append(f"{who} serves {number(small.value)} random reads of 4 KiB a second, one at a time.")
+    return " ".join(lines)
 
 
 def listed(parts: Sequence[str]) -> str:
@@ -107,9 +124,20 @@ def _cache(rows: dict[str, Row]) -> str:
 
 
 def _health(report: "Report") -> str:
+    """What the device reports about its wear: the worse one of two kinds of flash, and spare blocks that run out."""
     facts = {f["title"]: f["value"] for f in report.facts if f["value"]}
-    life = facts.get("life time, type A") or facts.get("life time, type B")
-    if life:
-        return f"The device reports that {life.removesuffix(' used')} of its life time is used."
-    used = facts.get("life time used, %")
-    return f"The device reports that {used} % of its life time is used." if used else ""
+    lives = [facts[title] for title in ("life time, type A", "life time, type B") if title in facts]
+    lines = []
+    if lives:
+        worse = max(
+            lives,
+            key=lambda text: max(map(int, re.findall(r"\d+", text)), default=0) + text.startswith("more"),
+        )
+        lines.append(f"The device reports that {worse.removesuffix(' used')} of its life time is used.")
+    elif used := facts.get("life time used, %"):
+        lines.append(f"The device reports that {used} % of its life time is used.")
+    if (spare := facts.get("spare blocks", "normal")) != "normal":
+        lines.append(f"The device reports about its spare blocks: {spare}.")
+    if facts.get("health") == "FAILED":
+        lines.append("The device reports that it fails. Save its data, and replace it.")
+    return " ".join(lines)
