@@ -125,6 +125,15 @@ def test_before_the_first_measurement_the_page_says_so(admin: Browser, agent: Fa
         assert "prepares its test file" in admin.get("/validation").text
 
 
+def test_another_command_is_no_validation(admin: Browser, agent: FakeAgent) -> None:
+    agent.validation = Validation("running", about="ek-validate channels")
+    page = admin.get("/validation").text
+    assert "No validation is running, but the command <code>ek-validate channels</code> is." in page
+    assert "prepares its test file" not in page
+    assert "Cancel the validation" not in page
+    assert "Start a validation" not in page
+
+
 def test_a_validation_that_ends_offers_no_cancel(admin: Browser, agent: FakeAgent) -> None:
     agent.validation = Validation("ending", GOOD)
     page = admin.get("/validation").text

@@ -244,6 +244,10 @@ async def test_ekctl(board: Harness) -> None:
         fake.answers["state"] = {"state": "idle"}
         assert (await board.ekctl("validate", "state")).out == "no validation is running\n"
         assert "is running" in (await board.ekctl("validate", "cancel")).out
+        fake.answers["state"] = {"state": "running", "id": "", "about": "ek-validate channels"}
+        assert (await board.ekctl("validate", "state")).out == (
+            "the command `ek-validate channels` is running, and no validation\n"
+        )
         assert ID in (await board.ekctl("validate", "list")).out
         assert json.loads((await board.ekctl("validate", "list", "--json")).out) == [ROW]
 

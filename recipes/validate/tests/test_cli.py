@@ -189,6 +189,26 @@ def test_show_reports_the_progress_of_a_run(places: Places, capsys: pytest.Captu
         assert "has ended, and what it changed is being restored" in capsys.readouterr().err
 
 
+def test_another_command_is_no_validation(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    """The progress of the last validation is still there."""
+    places.progress.parent.mkdir(parents=True)
+    places.progress.write_text(
+        json.dumps({"id": "20260131-120000", "index": 2, "count": 9, "seconds_left": 61})
+    )
+    stored(places)
+    with lock.held(places.lock, "channels"):
+        assert cli.main(["show"], places) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("The command `ek-validate channels` is running. The latest report:\n")
+        assert "Validation 20260131-120000, quick, : complete" in out
+        assert cli.main(["show", "--json"], places) == 0
+        assert json.loads(capsys.readouterr().out)["id"] == "20260131-120000"
+    # a validation that has not reported its progress yet
+    with lock.held(places.lock, "20260201-120000"):
+        assert cli.main(["show"], places) == 0
+        assert "Validation 20260201-120000 is running: 1 of ?, preparing." in capsys.readouterr().out
+
+
 def test_two_devices_are_compared(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     stored(places, "20260101-000000")
     other = stored(places, "20260102-000000", 1.0, state="partial", reason="cancelled")

@@ -297,6 +297,18 @@ def test_progress_and_cancel(helper: Service, systemd: Systemd, monkeypatch: pyt
     assert systemd.calls == [("stop", "--no-block", RUN_UNIT)]
 
 
+def test_another_command_is_no_validation(helper: Service, systemd: Systemd) -> None:
+    """The progress of the last validation is still there."""
+    helper.places.progress.parent.mkdir(parents=True)
+    helper.places.progress.write_text(json.dumps({"id": ID, "index": 3, "count": 9, "about": "reads"}))
+    with lock.held(helper.places.lock, "channels"):
+        assert ask(helper, "state") == {"state": "running", "id": "", "about": "ek-validate channels"}
+        found = ask(helper, "start", **PLAN)
+        assert found["error"] == "validation-impossible"
+        assert found["parameters"]["reason"].startswith("`ek-validate channels` is running; wait for its end")
+    assert systemd.calls == []
+
+
 def test_a_validation_that_ends_cannot_be_cancelled_and_does_not_start(
     helper: Service, systemd: Systemd
 ) -> None:

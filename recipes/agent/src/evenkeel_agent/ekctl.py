@@ -794,6 +794,8 @@ def _validation_text(found: dict[str, Any]) -> str:
         return (
             "no validation is running" if found["state"] == "idle" else f"the validation is {found['state']}"
         )
+    if not found["id"] and found["about"]:
+        return f"the command `{found['about']}` is running, and no validation"
     done = f"{found['index'] + 1} of {found['count']}: {found['about']}" if found["count"] else "it prepares"
     return f"validation {found['id']} is running, {done}; about {found['left_s']} s left"
 

@@ -262,7 +262,10 @@ def _show(args: argparse.Namespace, places: Places) -> int:
     if args.report is None and running and not args.html and "ending" in running:
         _print(args, running, ["The validation has ended, and what it changed is being restored."])
         return 0
-    if args.report is None and running and not args.html:
+    if args.report is None and running and not args.html and not runs.RUN_ID.fullmatch(running["id"]):
+        if not args.json:
+            print(f"The command `ek-validate {running['id']}` is running. The latest report:")
+    elif args.report is None and running and not args.html:
         left = plan.duration(running["seconds_left"]) if "seconds_left" in running else "some time"
         count = f"{running.get('index', 0) + 1} of {running.get('count', '?')}"
         about = running.get("about", "preparing")

@@ -92,14 +92,18 @@ def settled(found: Report, places: Places) -> Report:
 
 
 def progress(places: Places) -> dict[str, Any] | None:
-    """The progress of the validation that runs, or None. Key `ending`: it measures no longer, and restores the settings."""
+    """The progress of the validation that runs, or None. Key `ending`: it measures no longer, and restores the settings.
+
+    Another command of ek-validate may have the lock. Then `id` is its name, which is no id of a validation.
+    """
     holder = lock.holder(places.lock)
     if holder is None:
         return None
     found = _progress(places)
     if holder[1] == lock.RESTORE:
         return {"id": found.get("id", ""), "ending": True}
-    return found or {"id": holder[1]}
+    # Until a validation has reported its progress, and while another command runs, the file is about the last validation.
+    return found if found.get("id") == holder[1] else {"id": holder[1]}
 
 
 def has_ended(places: Places) -> bool:

@@ -129,7 +129,10 @@ class Service:
     def _start(self, request: Mapping[str, Any], waits: Callable[[], bool]) -> dict[str, Any]:
         options = profile, topic, compares = _options(request)
         with self._starting:
-            if self._present()["state"] != "idle":
+            present = self._present()
+            if present["state"] == "running" and not present["id"]:
+                raise ValidateError(lock.BUSY.format(what=f"`{present['about']}`"))
+            if present["state"] != "idle":
                 raise Refused("validation-runs")
             self._planned(*options)
             words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
@@ -174,9 +177,12 @@ class Service:
             if active == "deactivating" or (active == "active" and runs.has_ended(self.places)):
                 return {"state": "ending"}
             return {"state": "starting" if active in ("active", "activating") else "idle"}
+        id_ = str(running["id"])
+        if "ending" not in running and not runs.RUN_ID.fullmatch(id_):
+            return {"state": "running", "about": f"ek-validate {id_}", "id": ""}
         return {
             "state": "ending" if "ending" in running else "running",
-            "id": running["id"] if runs.RUN_ID.fullmatch(str(running["id"])) else "",
+            "id": id_ if runs.RUN_ID.fullmatch(id_) else "",
             "index": running.get("index", 0),
             "count": running.get("count", 0),
             "about": running.get("about", ""),

@@ -97,12 +97,19 @@ class Validation(Struct, frozen=True):
             " changed"
         ),
     ]
-    id: Annotated[str, Meta(description="id of the validation that runs; empty if it is not known")] = ""
+    id: Annotated[
+        str,
+        Meta(
+            description="id of the validation that runs; empty if it is not known, or if another command of ek-validate runs"
+        ),
+    ] = ""
     index: Annotated[
         int, Meta(ge=0, description="number of measurements that are done", extra={"dbus": "u"})
     ] = 0
     count: Annotated[int, Meta(ge=0, description="number of all measurements", extra={"dbus": "u"})] = 0
-    about: Annotated[str, Meta(description="what is measured at present; may be empty")] = ""
+    about: Annotated[
+        str, Meta(description="what is measured at present, or the other command; may be empty")
+    ] = ""
     scheduler: Annotated[str, Meta(description="scheduler that is measured at present")] = ""
     ran_s: Annotated[U64, Meta(description="time since it began", extra={"unit": "s"})] = 0
     left_s: Annotated[U64, Meta(description="estimated time until it ends", extra={"unit": "s"})] = 0
