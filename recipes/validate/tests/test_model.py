@@ -84,6 +84,18 @@ def test_the_twin_of_a_preset_predicts_what_was_left_out(timing: tuple[Any, Any]
     assert errors == pytest.approx(sorted(map(abs, fitted.errors.values())))
 
 
+def test_the_errors_are_those_of_the_whole_preset() -> None:
+    """The fast cache follows from the stream of writes, and changes what the model predicts for writes."""
+    pytest.importorskip("scipy", reason="the fit needs scipy")
+
+    def predict(params: model.Params, point: Point) -> float:
+        return 2.0 if "slc_kb" in params and point.write else 1.0
+
+    found = model.fit(all_points(), predict, "", 1024, lambda params: {**params, "slc_kb": 1024})
+    assert found.params["slc_kb"] == 1024
+    assert found.errors == {p.name: float(p.write) for p in model.divide(all_points())[1]}
+
+
 def test_no_parameter_exceeds_what_the_model_accepts(timing: tuple[Any, Any]) -> None:
     """A device whose bus is never the bottleneck: the fit would raise the rate of the bus without end."""
     pytest.importorskip("scipy", reason="the fit needs scipy")

@@ -210,8 +210,17 @@ def _structures(depths: Sequence[int]) -> Iterator[dict[str, int | str]]:
             yield {"channels": channels, "dies": dies, "active": active, "depth": 32}
 
 
-def fit(measured: Sequence[Point], predict: Predict, source: str, capacity_mb: int) -> Fitted:
-    """Fit the model to the limits MEASURED. Raises ValidateError if there are too few."""
+def fit(
+    measured: Sequence[Point],
+    predict: Predict,
+    source: str,
+    capacity_mb: int,
+    complete: Callable[[Params], Params] = lambda params: params,
+) -> Fitted:
+    """Fit the model to the limits MEASURED. Raises ValidateError if there are too few.
+
+    COMPLETE adds parameters that do not follow from limits. The errors are those of the complete parameters.
+    """
     used, left = divide(measured)
     reads, writes = [p for p in used if not p.write], [p for p in used if p.write]
     if min(len(reads), len(writes)) < FEWEST or not left:
@@ -232,7 +241,7 @@ def fit(measured: Sequence[Point], predict: Predict, source: str, capacity_mb: i
         dies = int(best["channels"]) * int(best["dies"]) * 32 * 1024
         write = {**WRITE, "link_write_mbps": 1.2 * most, "t_prog_us": max(dies / most, 50.0)}
         candidates.append(_fit(predict, {**best, "buffer_kb": buffer_kb}, write, writes))
-    params = min(candidates, key=lambda found: found[1])[0]
+    params = complete(min(candidates, key=lambda found: found[1])[0])
     errors = {p.name: predict(params, p) / p.mbps - 1 for p in left}
     return Fitted(params, errors, len(used), source)
 
@@ -265,13 +274,13 @@ def fit_report(found: Report, folder: Path) -> Fitted:
             raise ValidateError(
                 f"cannot compile the flash model: {error}; run this command in the build root"
             ) from error
-        fitted = fit(
+        return fit(
             points(found),
             remembered(predictor(timing, model, span)),
             f"{found.id}, {found.target.get('model', '')}",
             capacity_mb,
+            lambda params: {**params, **cache(found, params)},
         )
-    return Fitted({**fitted.params, **cache(found, fitted.params)}, fitted.errors, fitted.used, fitted.source)
 
 
 def remembered(predict: Predict) -> Predict:
