@@ -55,7 +55,8 @@ def _parser() -> argparse.ArgumentParser:
         help="overwrite this partition or whole device; give it twice",
     )  # fmt: skip
     run.add_argument(
-        "--only", action="append", default=[], metavar="NAME", help="only cases whose names begin with NAME; may be repeated"
+        "--only", action="append", default=[], metavar="NAME",
+        help="only cases whose names begin with NAME, and those on which their bounds rest; may be repeated",
     )  # fmt: skip
     run.add_argument(
         "--compare-with",
@@ -63,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="SCHEDULER",
         help="another scheduler to measure; may be repeated",
     )
-    run.add_argument("--no-compare", action="store_true", help="measure the active scheduler only")
+    run.add_argument("--no-compare", action="store_true", help="measure no other scheduler for comparison")
     run.add_argument(
         "--budget", type=int, metavar="MB", help="write at most this much (default: of the profile)"
     )
