@@ -183,9 +183,12 @@ def test_a_start_without_an_answer_is_answered_by_the_state(state: dict[str, Any
     assert start({"state": state}) == msgspec.convert(state, Validation)
 
 
-def test_a_start_without_an_answer_that_started_nothing_says_so() -> None:
+@pytest.mark.parametrize(
+    "state", [{"state": "idle"}, {"state": "running", "id": "", "about": "ek-validate channels"}]
+)
+def test_a_start_without_an_answer_that_started_nothing_says_so(state: dict[str, Any]) -> None:
     with pytest.raises(errors.Failed) as caught:
-        start({"state": {"state": "idle"}})
+        start({"state": state})
     assert "it did not answer in time; no validation is running, so you can try again" in str(caught.value)
 
 

@@ -58,7 +58,8 @@ class Validations:
                 raise
             unanswered = error
         found = await self._state_after(unanswered)
-        if found.state == "idle":
+        # Another command of ek-validate is `running`, too, but has no id.
+        if found.state == "idle" or (found.state == "running" and not found.id):
             # ek-validation does not start a validation for a caller that has gone
             reason = unanswered.message.parameters["reason"]
             raise errors.Failed("validation-not-started", reason=reason, unit=HELPER_UNIT) from unanswered

@@ -38,7 +38,8 @@ class ValidationOrder(Struct, frozen=True):
     topic: Annotated[
         Topic,
         Meta(
-            description="only the cases of this topic, as the first part of the ids of its figures; empty: all cases"
+            description="only the cases of this topic, as the first part of the ids of its figures, and those on which their"
+            " bounds rest; empty: all cases"
         ),
     ]
     compare: Annotated[
