@@ -146,7 +146,7 @@ def test_the_summary_compares_the_cache_with_and_without_the_pool() -> None:
         " Without the page pool, 12.3 % stayed."
     ]
     found.rows = found.rows[:1]
-    assert summary.sentences(found) == ["Nothing was measured."]
+    assert summary.sentences(found) == ["The figures show what was measured."]
 
 
 def test_what_was_not_measured_is_not_judged() -> None:
@@ -206,6 +206,15 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
         "A video player never stopped alongside 1 kind of load.",
     ]
     assert summary.sentences(empty()) == ["Nothing was measured."]
+
+
+def test_a_ratio_that_was_not_judged_is_not_called_held() -> None:
+    found = empty(rows=[row("fair.read.1m.ratio", 2.0, (1.9, 2.1)), row("fair.read.100m.ratio", 3.0)])
+    assert summary.sentences(found) == [
+        "With the scheduler evenkeel, it holds the ratio 2:1 at every size that was judged."
+    ]
+    found.rows = found.rows[1:]
+    assert summary.sentences(found) == ["The figures show what was measured."]
 
 
 def test_a_rate_of_a_burst_is_not_the_rate_of_the_device() -> None:

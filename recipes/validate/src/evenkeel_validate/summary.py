@@ -23,7 +23,9 @@ def sentences(report: "Report") -> list[str]:
     rows = {row.id: row for row in report.rows}
     found = [_rates(report, rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows)]
     found += [_cache(rows), _health(report)]
-    measured = [line for line in found if line] or ["Nothing was measured."]
+    # Not every figure has a sentence.
+    without = "The figures show what was measured." if report.rows else "Nothing was measured."
+    measured = [line for line in found if line] or [without]
     return (
         ["All apps were paused, so the figures are those of the device alone.", *measured]
         if report.exclusive
@@ -65,13 +67,16 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def _weights(report: "Report") -> str:
-    ratios = {(m[1], int(m[2])): r for r in report.rows if (m := RATIO.fullmatch(r.id))}
+    all_ = {(m[1], int(m[2])): r for r in report.rows if (m := RATIO.fullmatch(r.id))}
+    # A window with few blocks says too little to be judged.
+    ratios = {key: r for key, r in all_.items() if r.target is not None}
     if not ratios:
         return ""
     missed = [f"{d}s of {mb} MB ({number(r.value)}:1)" for (d, mb), r in ratios.items() if r.holds() is False]
     with_ = f"With the scheduler {report.subject}, it"
     if not missed:
-        return f"{with_} holds the ratio 2:1 at every size that was measured."
+        which = "measured" if len(ratios) == len(all_) else "judged"
+        return f"{with_} holds the ratio 2:1 at every size that was {which}."
     return f"{with_} does not hold the ratio 2:1 for {', '.join(missed)}."
 
 
