@@ -31,7 +31,7 @@ OURS = re.compile(
     r"""
     etc/(hostname|hosts|fstab|resolv\.conf|evenkeel(/.*)?|ek-recorder(/.*)?|nginx/conf\.d/evenkeel\.conf)
   | usr/bin/(ek-.*|ekctl|evenkeel.*)
-  | usr/lib/libek-(recorder|reader)\.so\..*
+  | usr/lib/libek-(history|recorder|reader)\.so\..*
   | usr/lib/evenkeel(/.*)?
   | usr/lib/(modules-load|sysctl|sysusers|tmpfiles)\.d/(60-)?(evenkeel|ek-recorder).*
   | usr/lib/systemd/(journald|resolved|system|timesyncd)\.conf\.d/60-evenkeel.*

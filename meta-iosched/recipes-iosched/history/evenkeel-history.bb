@@ -11,6 +11,7 @@ inherit evenkeel_component evenkeel_layers evenkeel_python systemd useradd featu
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_COMPONENT = "recipes/history"
+EXTRA_OEMESON += "-Dwerror=false"
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-history.service"
 
@@ -35,6 +36,7 @@ RDEPENDS:${PN} = "\
     evenkeel-agent \
     python3-compression \
     python3-core \
+    python3-ctypes \
     python3-io \
     python3-json \
     python3-logging \

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Waiting time is attributed completely, in proportion, and only to apps that used the device."""
 
+from collections.abc import Mapping
 from fractions import Fraction
 
-from evenkeel_history.attribution import attribute
-from hypothesis import given
+from evenkeel_history.attribution import Blame, attribute
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 APPS = st.sampled_from(["", "player", "loader", "a", "b", "c"])
-TIMES = st.dictionaries(APPS, st.integers(0, 10**15))
+TIMES = st.dictionaries(APPS, st.integers(0, 10**11) | st.integers(0, 9))
 ELAPSED = st.integers(0, 10**15)
 
 
@@ -54,6 +55,45 @@ def test_without_an_interval_every_part_is_in_proportion(
     total = sum(served.values())
     for (victim, who), us in attribute(waited, served, 0).items():
         assert abs(us - Fraction(waited[victim] * served.get(who, 0), total)) < 1 if total else who == victim
+
+
+def _reference(waited: Mapping[str, int], served: Mapping[str, int], elapsed: int) -> Blame:
+    """The same computation with Python's numbers, which never overflow."""
+    blame: Blame = {}
+    total = sum(served.values())
+    for victim, time in waited.items():
+        own = served.get(victim, 0)
+        if own == total:
+            blame[victim, victim] = time
+            continue
+        excess = time + own - min(elapsed, total) - (own // 16 if total > elapsed else 0)
+        excess = min(max(excess, 0), time)
+        parts = {
+            who: Fraction(excess * own, total)
+            if who == victim
+            else Fraction((time * total - excess * own) * us, total * (total - own))
+            for who, us in served.items()
+            if us
+        }
+        rests = sorted((-(part % 1), who) for who, part in parts.items())
+        blame |= {(victim, who): int(part) for who, part in parts.items()}
+        for _, who in rests[: time - sum(map(int, parts.values()))]:
+            blame[victim, who] += 1
+    return {pair: us for pair, us in blame.items() if us}
+
+
+@settings(deadline=None)
+@given(TIMES, TIMES, ELAPSED | st.integers(0, 99))
+@example({"a": 2**42 - 1, "b": 2**42 - 1}, {"a": 2**41, "b": 2**41 - 1}, 10**6)
+@example({"a": 2**42 - 1}, {"a": 1, "b": 2**42 - 2}, 0)
+def test_parts_are_exact(waited: dict[str, int], served: dict[str, int], elapsed: int) -> None:
+    assert attribute(waited, served, elapsed) == _reference(waited, served, elapsed)
+
+
+def test_times_of_a_broken_counter_give_no_blame() -> None:
+    assert attribute({"a": 2**42}, {"b": 5}, 1000) == {}
+    assert attribute({"a": 5}, {"b": 2**42}, 1000) == {}
+    assert attribute({"a": 5}, {"a": 2**41, "b": 2**41}, 1000) == {}
 
 
 def test_the_loader_costs_the_player_what_it_took() -> None:

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from itertools import count
 
 import pytest
-from evenkeel_common.iostat import bucket
+from evenkeel_common.iostat import bucket, time_of
 from evenkeel_history.attribution import attribute
-from evenkeel_history.sampler import time_of
 
 SECOND = 1_000_000
 AGREES = 0.1  # the target for a mix in which the apps together wait for at least CONTENDED s per second

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that other files agree with the Python code: the unit and its exposure, the user, the README."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 from evenkeel_history import live, schema
@@ -13,8 +16,10 @@ EXPOSURE = 1.5  # the highest accepted exposure level of systemd-analyze securit
 
 def test_the_readme_has_every_source_file() -> None:
     readme = (COMPONENT / "README.md").read_text()
-    for file in (COMPONENT / "src").rglob("*.py"):
-        assert file.name == "__init__.py" or f"`{file.name}`" in readme, file
+    for file in (COMPONENT / "src").rglob("*.*"):
+        if "__pycache__" not in file.parts and file.name != "__init__.py":
+            name = os.path.relpath(file, COMPONENT / "src/evenkeel_history")
+            assert f"`{name}`" in readme, file
 
 
 def test_the_unit_may_write_where_the_service_writes() -> None:
@@ -28,3 +33,9 @@ def test_the_unit_may_write_where_the_service_writes() -> None:
 
 def test_the_unit_is_hardened() -> None:
     assert exposure(UNIT) <= EXPOSURE
+
+
+def test_the_panel_loads_no_library() -> None:
+    """The panel uses the modules that read the history. ctypes and the C code would only take memory."""
+    code = "import sys, evenkeel_history.reader; sys.exit('ctypes' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": os.pathsep.join(sys.path)}, check=True)

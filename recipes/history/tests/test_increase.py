@@ -1,13 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The growth of the counters, against a simple model; and how much of a text is parsed."""
+# ruff: noqa: S311  (random figures need no cryptography)
+"""The growth of the I/O, against a simple model that uses the parser in Python."""
 
-from collections.abc import Mapping
+import random
+import struct
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
-from evenkeel_common.iostat import BUCKETS, Histogram, StatError, parse
+from evenkeel_common.iostat import BUCKETS, COUNTERS, Histogram, StatError, parse, time_of
 from evenkeel_common.reading import ZERO, restarted
 from evenkeel_history import increase
-from evenkeel_history.increase import Counters
+from evenkeel_history.increase import Counters, Growth
+from evenkeel_history.period import READ, WRITE, Flow
+from history_library import compile_c
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -31,7 +38,8 @@ def _file(devices: Mapping[str, tuple[int, int, Histogram, Histogram, bool]]) ->
 
 def _summed(texts: list[dict[str, tuple[int, int, Histogram, Histogram, bool]]]) -> list[str]:
     """The files of TEXTS. Most values are added up, as the kernel does; a file without devices starts again."""
-    files, sums = [], {}
+    files: list[str] = []
+    sums: dict[str, tuple[int, int, Histogram, Histogram, bool]] = {}
     for text in texts:
         sums = {name: sums[name] for name in sums.keys() & text.keys()}
         for name, (count, ios, wait, total, more) in text.items():
@@ -45,37 +53,45 @@ def _summed(texts: list[dict[str, tuple[int, int, Histogram, Histogram, bool]]])
     return files
 
 
-def _growth(old: str, new: str) -> dict[str, tuple[dict[str, int], dict[str, Histogram]]]:
-    """The model: parse both texts and subtract."""
+def _growth(old: str, new: str) -> Growth:
+    """The model: parse both texts and subtract. Raises StatError."""
     result, before = {}, parse(old)
     for name, stat in parse(new).items():
         first = before.get(name, ZERO)
         if restarted(first, stat):
             first = ZERO
-        counters = {key: more for key, n in stat.counters.items() if (more := n - first.counters.get(key, 0))}
+        counters = {key: number - first.counters.get(key, 0) for key, number in stat.counters.items()}
         histograms = {
             key: {
                 index: more
-                for index, n in histogram.items()
-                if (more := n - first.histograms.get(key, {}).get(index, 0))
+                for index, number in histogram.items()
+                if (more := number - first.histograms.get(key, {}).get(index, 0))
             }
             for key, histogram in stat.histograms.items()
         }
-        result[name] = counters, {key: grown for key, grown in histograms.items() if grown}
+        for direction, letter in ((READ, "r"), (WRITE, "w")):
+            gates, waits, services, latency = (
+                histograms.get(letter + key, {}) for key in ("gate", "wait", "serv", "total")
+            )
+            flow = Flow(
+                counters.get(letter + "bytes", 0),
+                counters.get(letter + "ios", 0),
+                time_of(gates) + time_of(waits),
+                time_of(gates),
+                sum(gates.values()),
+                time_of(services),
+                latency,
+            )
+            if flow.bytes or flow.ios or gates or waits or services or latency:
+                result[name, direction] = flow
     return result
 
 
 def _check(files: list[str]) -> None:
     counters, last = Counters(), ""
     for file in files:
-        found = {
-            name: ({key: n for key, n in grown.counters.items() if n}, grown.histograms)
-            for name, grown in counters.grow(file.encode()).items()
-        }
-        nothing: tuple[dict[str, int], dict[str, Histogram]] = ({}, {})
-        expected = _growth(last, file)
-        assert {name: found.get(name, nothing) for name in expected} == expected
-        assert sorted(counters.devices) == sorted(expected)
+        assert counters.grow(file.encode()) == _growth(last, file)
+        assert sorted(counters.devices) == sorted(parse(file))
         last = file
 
 
@@ -98,6 +114,7 @@ def test_counters_that_grow_or_start_again(
         "8:0 rbytes=2 rwait=5:6,500:1\n",
         "8:0 rbytes=2 rwait=5:6,7\n",
         "8:0 rbytes=-2 rwait=5:6\n",
+        "8:0 rbytes=000000000000000000002\n",
         "8:0 rbytes=2 rwait=5:-6\n",
         "8:0 rbytes=2 rwait=5:6\n8:0 rbytes=2 rwait=5:6\n",
         "disk rbytes=2 rwait=5:6\n",
@@ -108,46 +125,146 @@ def test_a_wrong_format_is_refused_and_the_next_text_counts(bad: str) -> None:
     counters.grow(b"8:0 rbytes=1 rwait=5:5\n")
     with pytest.raises(StatError):
         counters.grow(bad.encode())
-    grown = counters.grow(b"8:0 rbytes=4 rwait=5:7,6:1\n")["8:0"]
-    assert (grown.counters, grown.histograms) == ({"rbytes": 3}, {"rwait": {5: 2, 6: 1}})
+    grown = counters.grow(b"8:0 rbytes=4 rwait=5:7,6:1\n")
+    assert grown == {("8:0", READ): Flow(3, wait_us=time_of({5: 2, 6: 1}))}
+
+
+def test_a_number_that_is_too_large_is_refused() -> None:
+    """The kernel prints numbers of 64 bits."""
+    counters, most = Counters(), 2**64 - 1
+    assert counters.grow(f"8:0 rbytes={most}\n".encode())["8:0", READ].bytes == most
+    for number in (most + 1, 10**20 - 1):
+        with pytest.raises(StatError, match="too large"):
+            counters.grow(f"8:0 rbytes={number}\n".encode())
 
 
 def test_texts_that_no_kernel_prints_count_as_well() -> None:
     counters = Counters()
     for total in (3, 5, 9):
-        grown = counters.grow(f"8:0\trwait=5:{total}  rbytes=1 rbytes={total}  \n".encode())["8:0"]
-    assert (grown.counters, grown.histograms) == ({"rbytes": 4}, {"rwait": {5: 4}})
+        grown = counters.grow(f"8:0\trtotal=5:{total}  rbytes=1 rbytes={total}  \n\n".encode())
+    assert grown == {("8:0", READ): Flow(4, latency={5: 4})}
+    counters.grow(b"8:0 rbytes=3 rios=1\n")
+    assert counters.grow(b"8:0 rios=4 rbytes=3\n") == {("8:0", READ): Flow(0, 3)}
 
 
-def test_only_what_has_changed_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second of an app changes few of its numbers. The cost of the service depends on this."""
-    slow, decoded = [], []
-    monkeypatch.setattr(increase, "parse", lambda text: slow.append(text) or parse(text))
-    decode = increase._numbers.decode
-
-    class Decoder:
-        @staticmethod
-        def decode(text: bytes) -> list[int]:
-            found = decode(text)
-            decoded.append(len(found))
-            return found
-
-    monkeypatch.setattr(increase, "_numbers", Decoder)
-    histogram = dict.fromkeys(range(30, 70), 50)
-    keys = [f"{letter}{what}" for letter in "rw" for what in ("wait", "serv", "total")]
-
-    def text(changed: int) -> bytes:
-        histogram[40] += changed
-        return f"8:0 rios={histogram[40]} {' '.join(f'{key}={_text(histogram)}' for key in keys)}\n".encode()
-
+def test_values_that_are_the_same_count_again_if_the_counters_have_started_again() -> None:
     counters = Counters()
-    counters.grow(text(0))
-    assert (len(slow), decoded) == (1, [])
-    for _ in range(5):
-        counters.grow(text(1))
-    assert (len(slow), decoded) == (1, [2] * 5 * len(keys))  # of 40 buckets, the one that has changed
-    counters.grow(text(0))
-    assert (len(slow), len(decoded)) == (1, 5 * len(keys))
-    histogram[99] = 1  # a bucket that was empty
-    counters.grow(text(1))
-    assert len(slow) == 1
+    counters.grow(b"8:0 rbytes=5 rios=2 rtotal=1:1,2:2,3:1\n")
+    grown = counters.grow(b"8:0 rbytes=3 rios=2 rtotal=1:1,2:2,3:4\n")
+    assert grown == {("8:0", READ): Flow(3, 2, latency={1: 1, 2: 2, 3: 4})}
+
+
+def test_many_devices_are_compared() -> None:
+    """Their values need more room than the first array has."""
+    histogram = {index: index + 1 for index in range(BUCKETS)}
+    text = "".join(f"8:{minor} rtotal={_text(histogram)}\n" for minor in range(20))
+    found = Counters().grow(text.encode())
+    assert found == {(f"8:{minor}", READ): Flow(latency=histogram) for minor in range(20)}
+
+
+# what a mutation inserts: parts of the format, and the bytes at which Python ends a word or a line
+PIECES = [
+    b" ",
+    b"\t",
+    b"\x1f",
+    b"\n",
+    b"\r",
+    b"\v",
+    b"\f",
+    b"\x1c",
+    b"\x1d",
+    b"\x1e",
+    b"\x85",
+    b"\0",
+    b"-",
+    b",",
+    b":",
+    b"=",
+    b"0",
+]
+PIECES += [
+    b"199:1",
+    b"200:1",
+    b"rwait=",
+    b"wtotal=7:1",
+    b" rios=5",
+    b"weight=",
+    b" x=y z",
+    b"99999999999999999999",
+    b"\n8:0 ",
+]
+
+
+def _mutants(count: int) -> Iterator[tuple[bytes, bytes]]:
+    """Pairs of texts. The first one is good or empty; the second one has mutations."""
+    draw = random.Random(7)
+    keys = [f"{letter}{what}" for letter in "rw" for what in ("wait", "serv", "total", "gate")]
+
+    def good() -> bytes:
+        lines = []
+        for name in draw.sample(["8:0", "8:16", "179:0"], draw.randint(0, 3)):
+            numbers = [
+                f"{key}={draw.randint(0, 9)}"
+                for key in ("weight", *sorted(COUNTERS), "tags")
+                if draw.random() < 0.8
+            ]
+            for key in keys:
+                if draw.random() < 0.8:
+                    indices = sorted(draw.sample(range(BUCKETS), draw.randint(0, 4)))
+                    numbers.append(f"{key}={_text({index: draw.randint(1, 9) for index in indices})}")
+            if numbers and draw.random() < 0.2:  # a key that is there twice
+                numbers.insert(draw.randint(0, len(numbers)), draw.choice(numbers))
+            lines.append(f"{name} {' '.join(numbers)}")
+        return "\n".join([*lines, ""]).encode()
+
+    def changed(text: bytes) -> bytes:
+        """TEXT with other numbers, and perhaps without a pair of a histogram, or with words in another order."""
+        new = bytearray(text)
+        for _ in range(draw.randint(0, 6)):
+            digits = [at for at, byte in enumerate(new) if chr(byte).isdigit()]
+            if digits:
+                new[draw.choice(digits)] = draw.choice(b"123456789")
+        if draw.random() < 0.2 and (at := new.find(b",", draw.randint(0, len(new)))) >= 0:
+            del new[at : at + len(bytes(new[at:]).split()[0])]
+        words = bytes(new).split(b" ")
+        if len(words) > 3 and draw.random() < 0.3:
+            at = draw.randint(1, len(words) - 2)
+            words[at : at + 2] = words[at + 1], words[at]
+        if draw.random() < 0.2:
+            words = words[: draw.randint(1, len(words))]
+        return b" ".join(words)
+
+    for _ in range(count):
+        old = good()
+        new = bytearray(changed(old) if draw.random() < 0.7 else good())
+        if draw.random() < 0.5:
+            for _ in range(draw.randint(1, 3)):
+                at, length = draw.randint(0, len(new)), draw.randint(0, 4)
+                new[at : at + length] = draw.choice([b"", bytes(new[at : at + 20]), draw.choice(PIECES)])
+        if draw.random() < 0.1:  # the text ends before a value
+            del new[new.find(b"=", draw.randint(0, len(new))) + 1 :]
+        yield old[: None if draw.random() < 0.7 else draw.choice([0, -1])], bytes(new)
+
+
+def test_damaged_texts_are_read_as_by_the_reference(tmp_path: Path) -> None:
+    program = tmp_path / "compare_texts"
+    compile_c(program, str(Path(__file__).with_name("compare_texts.c")), "-fsanitize=address,undefined")
+    pairs = list(_mutants(4000))
+    data = b"".join(struct.pack("<II", len(old), len(new)) + old + new for old, new in pairs)
+    done = subprocess.run([program], input=data, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    refused = 0
+    for (old, new), line in zip(pairs, done.stdout.decode().splitlines(), strict=True):
+        values = [int(word) for word in line.split()]
+        try:
+            expected = _growth(old.decode(), new.decode("ascii", "replace"))
+        except StatError:
+            assert values == [-1], new
+            refused += 1
+            continue
+        if values == [-1]:
+            assert b"99999999999999999999" in new, new
+            continue
+        assert increase.decode(values, new) == expected, (old, new)
+    assert 800 < refused < 3000
+    print(f"{refused} texts are refused")

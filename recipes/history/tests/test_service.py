@@ -25,7 +25,7 @@ from evenkeel_history.schema import DAMAGED, FILE, FOLDER
 from evenkeel_history.service import History
 from evenkeel_history.wear import Wear, wear
 
-LIMIT = 6000  # the maximum number of calls that a second of 16 apps may cost
+LIMIT = 2500  # the maximum number of calls that a second of 16 apps may cost
 APPS = "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
 
 

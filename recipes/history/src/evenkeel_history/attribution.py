@@ -10,16 +10,28 @@ proportion to its device time only within this bound. The other apps cause the r
 block at a time would cause a part of its own waiting time.
 """
 
+from array import array
 from collections.abc import Mapping
+from functools import lru_cache
+from itertools import product
+
+from .library import library
 
 Blame = dict[tuple[str, str], int]  # (app that waited, app that used the device) → waiting time in µs
+LONG = 8  # bytes of a number of the C code
+
+
+@lru_cache(2)
+def pairs(apps: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """All pairs of APPS, row by row. A dict finds a key sooner if it is the same object."""
+    return tuple(product(apps, apps))
 
 
 def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: int) -> Blame:
     """Divide the waiting time of each app in proportion to the device time of all apps.
 
     WAITED: waiting time by app. SERVED: device time by app. ELAPSED_US: the length of the interval. All are in µs and not
-    negative. Guarantees:
+    negative. C code computes the parts (src/attribution.c). Guarantees:
 
     - The parts of an app's waiting time add up to this time exactly. All parts are rounded down; then those with the
       largest remainders get 1 µs more.
@@ -28,29 +40,14 @@ def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: 
       app had at most one request at a time.
     - An app without device time gets no part of another app's waiting time.
     - If no other app had device time, the app gets its own waiting time.
+    - If a time is 2**42 µs (50 days) or longer, the counters are wrong: there is no blame.
     """
-    blame: Blame = {}
-    total = sum(served.values())
-    busy = min(elapsed_us, total)
-    users = [(who, us) for who, us in served.items() if us > 0]
-    for victim, time in waited.items():
-        if time <= 0:
-            continue
-        own = served.get(victim, 0)
-        if own == total:
-            blame[victim, victim] = time
-            continue
-        # the waiting time in which the app had more than one request; device times have an error of up to 1/16
-        excess = time + own - busy - (own // 16 if total > elapsed_us else 0)
-        excess = min(max(excess, 0), time)
-        # each part is a fraction with the denominator WHOLE
-        others, whole = time * total - excess * own, total * (total - own)
-        left, rests = time, []
-        for who, us in users:
-            part, rest = divmod(excess * own * (total - own) if who == victim else others * us, whole)
-            left -= part
-            rests.append((-rest, who))
-            blame[victim, who] = part
-        for _, who in sorted(rests)[:left]:
-            blame[victim, who] += 1
-    return {pair: us for pair, us in blame.items() if us}
+    apps = sorted(waited.keys() | served.keys())
+    times = array("Q", [waited.get(app, 0) for app in apps] + [served.get(app, 0) for app in apps])
+    parts = array("Q", bytes(LONG * len(apps) ** 2))
+    first, _ = times.buffer_info()
+    if library().ek_history_attribute(
+        first, first + LONG * len(apps), len(apps), elapsed_us, parts.buffer_info()[0]
+    ):
+        return {}
+    return {pair: us for pair, us in zip(pairs(tuple(apps)), parts.tolist(), strict=True) if us}

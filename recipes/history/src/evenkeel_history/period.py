@@ -10,12 +10,12 @@ of who slows whom (at most 1/128). To merge spans of time, histograms are added.
 import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import product, repeat
+from itertools import repeat
 
 import msgspec
 from evenkeel_common.iostat import Histogram, bucket_upper, percentile
 
-from .attribution import Blame
+from .attribution import Blame, pairs
 
 SYSTEM = ""  # the name that stands for everything on the board that is not an app
 READ, WRITE = 0, 1
@@ -120,12 +120,20 @@ class Sum:
             found = self.flows[key] = Flow()
         return found
 
+    def add_flow(self, key: Key, flow: Flow) -> None:
+        """Add FLOW. It may become a part of the Sum, so the caller must not use it any more."""
+        if found := self.flows.get(key):
+            found.add(flow)
+        else:
+            self.flows[key] = flow
+
     def add_blame(self, blame: Blame) -> None:
-        if not self.blame:  # a copy in C
-            self.blame.update(blame)
+        mine = self.blame
+        if not mine:  # a copy in C
+            mine.update(blame)
             return
         for pair, us in blame.items():
-            self.blame[pair] = self.blame.get(pair, 0) + us
+            mine[pair] = mine.get(pair, 0) + us
 
     def add_stalls(self, app: str, count: int, ms: int) -> None:
         old = self.stalls.get(app, (0, 0))
@@ -156,15 +164,17 @@ class Sum:
             row = [apps[app], devices[device], direction, *flow.scalars()]
             if latency := flow.latency:
                 first, last = min(latency), max(latency)
-                row.append(first)
-                row += shorts(map(latency.get, range(first, last + 1), repeat(0)), COUNT_BITS)
+                counts = [0] * (last - first + 1)
+                for index, count in zip(latency, shorts(latency.values(), COUNT_BITS), strict=True):
+                    counts[index - first] = count
+                row += [first, *counts]
             flows.append(row)
         return Period(
             self.ms,
             list(apps),
             list(devices),
             flows,
-            shorts(map(self.blame.get, product(apps, apps), repeat(0)), BLAME_BITS) if self.blame else [],
+            shorts(map(self.blame.get, pairs(tuple(apps)), repeat(0)), BLAME_BITS) if self.blame else [],
             [n for app, (count, ms) in sorted(self.stalls.items()) for n in (apps[app], count, ms)],
         )
 

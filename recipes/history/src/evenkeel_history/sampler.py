@@ -19,22 +19,17 @@ from evenkeel_agent import registry
 from evenkeel_agent.settings import Settings
 from evenkeel_api.messages import Message
 from evenkeel_common.files import read_line, read_small, why
-from evenkeel_common.iostat import DeviceStat, StatError, time_of
+from evenkeel_common.iostat import StatError
 from evenkeel_common.reading import STAT_FILE, read_text
 
 from .attribution import attribute
 from .cgroups import Tree
 from .increase import Counters
-from .period import READ, SYSTEM, WRITE, Sum
+from .period import SYSTEM, Sum
 
 LOOKUP = 5  # apps and cgroups are looked up at every fifth sample
 MAX_CGROUPS = 2000  # the maximum number of cgroups that are sampled
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
-# by direction: the names of its counters and histograms
-FIELDS = {
-    READ: ("rios", "rbytes", "rgate", "rwait", "rserv", "rtotal"),
-    WRITE: ("wios", "wbytes", "wgate", "wwait", "wserv", "wtotal"),
-}
 
 
 @dataclass(slots=True)
@@ -100,49 +95,21 @@ class Sampler:
                 self.problem = Message("counters-unknown", file=STAT_FILE, app=directory, reason=str(error))
                 continue
             if cgroup.counted:
-                for number, grown in increase.items():
-                    self._add(result, cgroup.app, number, grown, waited, served)
+                for (number, direction), flow in increase.items():
+                    result.add_flow((cgroup.app, self._device(number), direction), flow)
+                    for times, us in ((waited, flow.wait_us), (served, flow.service_us)):
+                        on_device = times.setdefault(number, {})
+                        on_device[cgroup.app] = on_device.get(cgroup.app, 0) + us
             cgroup.counted = True
         if look_up:
             numbers = {number for cgroup in self._cgroups.values() for number in cgroup.counters.devices}
             self.devices = sorted(self._device(number) for number in numbers)
-        for device, times in waited.items():
-            result.add_blame(attribute(times, served.get(device, {}), ms * 1000))
+        for device, by_app in waited.items():
+            result.add_blame(attribute(by_app, served[device], ms * 1000))
         for name, app in self.apps.items():
             if app.stats:
                 self._add_stalls(result, name, app.stats)
         return result
-
-    def _add(
-        self,
-        result: Sum,
-        app: str,
-        number: str,
-        grown: DeviceStat,
-        waited: dict[str, dict[str, int]],
-        served: dict[str, dict[str, int]],
-    ) -> None:
-        """Add GROWN, the I/O of APP on the device NUMBER."""
-        name = self._device(number)
-        counters, histograms = grown.counters, grown.histograms
-        for direction, (ios, count, gate, wait, service, latency) in FIELDS.items():
-            if ios not in counters and not any(key in histograms for key in (gate, wait, service, latency)):
-                continue
-            gates = histograms.get(gate, {})
-            gate_us = time_of(gates)
-            wait_us = time_of(histograms.get(wait, {})) + gate_us
-            service_us = time_of(histograms.get(service, {}))
-            flow = result.flow((app, name, direction))
-            flow.ios += counters.get(ios, 0)
-            flow.bytes += counters.get(count, 0)
-            flow.gate_us += gate_us
-            flow.wait_us += wait_us
-            flow.gates += sum(gates.values())
-            flow.service_us += service_us
-            flow.add_latency(histograms.get(latency, {}))
-            for times, us in ((waited, wait_us), (served, service_us)):
-                on = times.setdefault(number, {})
-                on[app] = on.get(app, 0) + us
 
     def _add_stalls(self, result: Sum, name: str, path: str) -> None:
         """Add the stalls that the app NAME reports about itself: `stalls` and `stall_ms` in its file PATH."""
