@@ -180,6 +180,4 @@ NOTES = {
     " system ask other services of the board.",
     "panel.chart.ms": "The slowest chart takes 362 ms. Python draws 3,100 points, while the apps use the only CPU as well."
     " The first request of a span also decodes and adds 6,200 histograms.",
-    "panel.sampling.cpu": "It is 2.2 %. Each second, the history compares 4,000 numbers of 16 apps with the last ones, in"
-    " Python, and computes who slowed whom.",
 }
