@@ -512,5 +512,5 @@ def test_file_names() -> None:
 def test_the_demo_is_what_a_board_would_send() -> None:
     from evenkeel_api import schema
 
-    packed = schema.pack(demo_recorder(), Recorder, lambda _, value: value)
+    packed = schema.pack(demo_recorder(), Recorder, lambda _, value, __=True: value)
     assert schema.convert(packed, Recorder).channels[0].name == "arm"

@@ -258,7 +258,7 @@ def test_whatever_the_files_contain_the_answer_is_valid(
         channels=channels({"channels": found}, {"channels": rows, "denied": [str(name) for name in names]}),
         incidents=incidents({"incidents": rows}),
     )
-    packed = schema.pack(made, Recorder, lambda _, value: value)
+    packed = schema.pack(made, Recorder, lambda _, value, __=True: value)
     assert schema.convert(packed, Recorder).state == "running"
     assert {channel.name for channel in made.channels} >= found.keys()
 

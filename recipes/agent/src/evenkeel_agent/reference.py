@@ -62,6 +62,7 @@ Then polkit decides, by the action of the method:
 - The installed polkit rule allows every call of the user `evenkeel-panel` on `{SESSION}`.
   A rule of your own can read `session.user`, `session.role`, `session.address` and `session.method` with
   `action.lookup()`, and refuse more. Its file must sort before `50-evenkeel-agent.rules`.
+  If a call changes nothing, polkit's consent is valid for 60 s, or until polkit reports that its rules have changed.
 - All other callers need the password of an administrator.
 - If polkit does not answer, only root is served.
 

@@ -21,10 +21,10 @@ from evenkeel_api.messages import Message
 from evenkeel_api.method import Method
 from evenkeel_api.roles import ADMIN
 
-from . import polkit
 from .accounts import Accounts
 from .bus import Bus
 from .caller import Caller
+from .polkit import Polkit
 
 ERROR = "org.freedesktop.DBus.Error."
 # The maximum number of calls that are served at once. The bus allows 128 pending calls per connection. No permitted
@@ -57,7 +57,7 @@ class Service:
         self._bus = bus
         self._accounts = accounts
         self._handlers = handlers([*features, accounts])
-        self._timeout_s = timeout_s
+        self._polkit = Polkit(bus, timeout_s)
         self._calls: set[asyncio.Task[None]] = set()
         accounts.changed = self._sessions_changed
         bus.handle(self._receive)
@@ -159,8 +159,12 @@ class Service:
                 "session.method": method.name,
             }
         interactive = bool(message.flags & MessageFlag.ALLOW_INTERACTIVE_AUTHORIZATION)
-        user = await polkit.authorize(
-            self._bus, message.sender or "", method.action, details, interactive, self._timeout_s
+        user = await self._polkit.authorize(
+            message.sender or "",
+            method.action,
+            details,
+            interactive=interactive,
+            keep=secret is not None and not method.changes,
         )
         return caller or Caller(user, ADMIN, "bus")
 

@@ -7,7 +7,7 @@ the meaning (description) and the unit (extra={"unit": ...}) of the field. For v
 """
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 import msgspec
@@ -87,21 +87,54 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
+Packer = Callable[[Any, Any], Any]
+_packers: dict[type, Packer] = {}
+
+
 def pack(value: Any, annotation: Any, variant: Any) -> Any:
-    """VALUE, whose type is ANNOTATION, in the form that D-Bus carries. VARIANT(signature, value) makes a variant."""
+    """VALUE, whose type is ANNOTATION, in the form that D-Bus carries.
+
+    VARIANT(signature, value, verify) makes a variant. VERIFY: whether VALUE may have another type than the signature says.
+    """
+    return packer(annotation)(value, variant)
+
+
+def packer(annotation: Any) -> Packer:
+    """The function that does the work of pack() for values of type ANNOTATION. To make it takes longer than to call it."""
     plain, _ = split(annotation)
-    if isinstance(value, str):
-        return clean(value)
     if get_origin(plain) is list:
-        return [pack(entry, get_args(plain)[0], variant) for entry in value]
+        entry = packer(get_args(plain)[0])
+        return lambda value, variant: [entry(each, variant) for each in value]
     if get_origin(plain) is dict:
-        return {clean(key): loose(entry, variant) for key, entry in value.items()}
-    if isinstance(value, msgspec.Struct):
-        return {
-            f.name: variant(f.signature, pack(getattr(value, f.name), f.type, variant))
-            for f in fields(typing.cast("type[Struct]", type(value)))
-        }
-    return value
+        return lambda value, variant: {clean(key): loose(each, variant) for key, each in value.items()}
+    if isinstance(plain, type) and issubclass(plain, msgspec.Struct):
+        return _of_struct
+    return _of_text if plain is str or get_origin(plain) is Literal else lambda value, _: value
+
+
+def _of_text(value: str, _: Any) -> str:
+    return value if value.isascii() and "\0" not in value else clean(value)
+
+
+def _of_struct(value: Struct, variant: Any) -> dict[str, Any]:
+    kind = type(value)
+    if kind not in _packers:
+        _packers[kind] = _for_struct(kind)
+    found: dict[str, Any] = _packers[kind](value, variant)
+    return found
+
+
+def _for_struct(kind: type[Struct]) -> Packer:
+    """The packer of the structs of type KIND."""
+    # Only a number or a truth value can have a wrong type: a packer has made everything else.
+    parts = [
+        (field.name, field.signature, packer(field.type), field.signature in ("b", "t", "u", "x", "d"))
+        for field in fields(kind)
+    ]
+    return lambda value, variant: {
+        name: variant(signature, pack_field(getattr(value, name), variant), verify)
+        for name, signature, pack_field, verify in parts
+    }
 
 
 def loose(value: Any, variant: Any) -> Any:
