@@ -11,7 +11,7 @@ from evenkeel_agent.settings import Settings
 from evenkeel_validate.loads import SLICE
 from evenkeel_validate.planning import FOLDER
 from evenkeel_validate.runs import Places
-from evenkeel_validate.service import ORDER, RUN_UNIT
+from evenkeel_validate.service import ORDER, RUN_CGROUP, RUN_UNIT
 from systemd_units import exposure
 
 COMPONENT = Path(__file__).resolve().parent.parent
@@ -80,6 +80,8 @@ def test_only_the_agent_orders_validations_and_the_helper_has_no_capability() ->
 def test_a_run_survives_the_helper_and_restores_after_a_kill() -> None:
     run = (DATA / RUN_UNIT).read_text()
     places = Places()
+    assert f"fs/cgroup/system.slice/{RUN_UNIT}" == RUN_CGROUP
+    assert "Slice=" not in run
     assert f"EnvironmentFile={places.run / ORDER}\n" in run
     assert "ExecStart=/usr/bin/ek-validate run --yes $OPTIONS\n" in run
     assert "ExecStopPost=/usr/bin/ek-validate restore\n" in run

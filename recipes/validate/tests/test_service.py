@@ -21,7 +21,7 @@ from evenkeel_validate import cases, lock, plan, report, report_page, runs, serv
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.report import Report
 from evenkeel_validate.runs import Places
-from evenkeel_validate.service import ORDER, RUN_UNIT, Service
+from evenkeel_validate.service import ORDER, RUN_CGROUP, RUN_UNIT, Service
 from evenkeel_validate.target import Target
 from fake_pool import Pool
 from hypothesis import given
@@ -32,15 +32,30 @@ PLAN = {"profile": "quick", "topic": "", "compare": False}
 
 
 class Systemd:
-    """A fake systemctl. `starts`: what happens when the unit is started."""
+    """A fake systemctl. `starts`: what happens when the unit is started. A unit that is not inactive has the folder CGROUP."""
 
-    def __init__(self) -> None:
+    def __init__(self, cgroup: Path) -> None:
         self.calls: list[tuple[str, ...]] = []
-        self.active = "inactive"
+        self.asked = 0  # number of questions whether the unit is active
         self.starts = lambda: None
+        self._cgroup = cgroup
+        self._active = "inactive"
+
+    @property
+    def active(self) -> str:
+        return self._active
+
+    @active.setter
+    def active(self, state: str) -> None:
+        self._active = state
+        if state != "inactive":
+            self._cgroup.mkdir(parents=True, exist_ok=True)
+        elif self._cgroup.exists():
+            self._cgroup.rmdir()
 
     def __call__(self, *arguments: str) -> str:
         if arguments[0] == "is-active":
+            self.asked += 1
             return self.active
         self.calls.append(arguments)
         if arguments[0] == "start":
@@ -49,8 +64,8 @@ class Systemd:
 
 
 @pytest.fixture
-def systemd() -> Systemd:
-    return Systemd()
+def systemd(tmp_path: Path) -> Systemd:
+    return Systemd(tmp_path / "sys" / RUN_CGROUP)
 
 
 @pytest.fixture
@@ -107,6 +122,14 @@ def test_each_topic_names_cases_and_each_case_has_a_topic() -> None:
     for topic in service.TOPICS:
         assert any(name.startswith(f"{topic}.") for name in names) or topic == "", topic
     assert {name.partition(".")[0] for name in names} <= set(service.TOPICS)
+
+
+def test_without_a_validation_no_program_is_started(helper: Service, systemd: Systemd) -> None:
+    assert ask(helper, "state") == {"state": "idle"}
+    assert systemd.asked == 0
+    systemd.active = "activating"
+    assert ask(helper, "state") == {"state": "starting"}
+    assert systemd.asked == 1
 
 
 def test_the_order_is_a_command_line_that_ek_validate_accepts(helper: Service, systemd: Systemd) -> None:
@@ -263,7 +286,7 @@ def test_an_order_outside_the_lists_is_refused(
     )
 )
 def test_any_packet_has_an_answer_and_starts_nothing(packet: bytes) -> None:
-    systemd = Systemd()
+    systemd = Systemd(Path("/nonexistent") / RUN_CGROUP)
     root = Path("/nonexistent")
     helper = Service(Places(root, root, root, root), "1.0", systemd, begin_s=0)
     found = json.loads(helper.answer(packet))

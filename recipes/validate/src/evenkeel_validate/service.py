@@ -46,6 +46,9 @@ if TYPE_CHECKING:
     from .planning import FindTarget
 
 RUN_UNIT = "evenkeel-validate-run.service"
+# The cgroup of RUN_UNIT, below Places.sys. systemd makes it before the first process of the unit, and removes it after the
+# last one. Pages ask often whether a validation runs, and to start systemctl takes longer than all else that they ask.
+RUN_CGROUP = f"fs/cgroup/system.slice/{RUN_UNIT}"
 ORDER = "order"  # in Places.run: the environment file of RUN_UNIT
 PROFILES = ("quick", "full", "soak")
 TOPICS = ("", "device", "latency", "fair", "promise", "stall", "rec", "regulate", "channel", "pool")
@@ -173,6 +176,8 @@ class Service:
     def _present(self) -> dict[str, Any]:
         running = runs.progress(self.places)
         if running is None:
+            if not (self.places.sys / RUN_CGROUP).is_dir():
+                return {"state": "idle"}
             active = self.systemctl("is-active", RUN_UNIT)
             if active == "deactivating" or (active == "active" and runs.has_ended(self.places)):
                 return {"state": "ending"}
