@@ -137,6 +137,23 @@ def test_each_state_of_the_clock_is_explained(
     assert text.lower() in page.lower()
 
 
+def test_the_panel_asks_for_the_time_zones_once_and_selects_the_present_one(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    zones = agent.zones = ["America/New_York", "Etc/GMT-1", "Etc/GMT-14", "UTC"]
+    for zone in zones:
+        agent.system = replace(agent.system, zone=zone)
+        page = admin.get("/system").text
+        assert re.findall("<option( selected)?>([^<]*)</option>", page) == [
+            (" selected" if name == zone else "", name) for name in zones
+        ]
+        agent.zones = []
+    for zone, words in (("", "not known"), ("Mars/<b>", "Mars/&lt;b&gt;")):
+        agent.system = replace(agent.system, zone=zone)
+        page = admin.get("/system").text
+        assert re.search(rf'<select[^>]*>\s*<option value="[^"]*" selected>{words}</option>', page)
+
+
 def test_an_image_without_time_zones_says_so(admin: Browser, agent: FakeAgent) -> None:
     agent.zones = []
     page = admin.get("/system").text

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from evenkeel_api.roles import ADMIN, includes
 from evenkeel_common.packets import Truncated
-from flask import Blueprint, Response, current_app, jsonify, render_template, request
+from flask import (
+    Blueprint,
+    Response,
+    current_app,
+    get_template_attribute,
+    jsonify,
+    render_template,
+    request,
+)
 
 from .. import texts
 from ..agent import AgentError, AgentRefused, AgentUnreachable
@@ -32,6 +40,22 @@ BACK = {"update": "/update", "system": "/system"}
 def _admin() -> bool:
     who = identity()
     return who is not None and includes(who.role, ADMIN)
+
+
+def _zones(chosen: str) -> dict[str, Any]:
+    """The names of the time zones, and the options of their list. CHOSEN is selected.
+
+    The zones are files of the image, which is read-only. So the panel asks for them, and makes the options, once.
+    """
+    option = get_template_attribute("system/zones.html", "option")
+    found: dict[str, Any] | None = current_app.extensions.get("evenkeel-zones")
+    if found is None:
+        names = call("ListTimeZones")
+        options = get_template_attribute("system/zones.html", "options")
+        found = {"names": frozenset(names), "options": options(names)}
+        if names:
+            current_app.extensions["evenkeel-zones"] = found
+    return found | {"options": found["options"].replace(option(chosen), option(chosen, selected=True))}
 
 
 def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
@@ -57,7 +81,7 @@ def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
         clocks=model.CLOCKS,
         clock_text=texts.text(f"clock-{found.clock}", server=found.server or "a time server"),
         local=model.local_time(found.at, found.offset_s),
-        zones=call("ListTimeZones") if _admin() else [],
+        zones=_zones(typed["zone"]) if _admin() else None,
         typed=typed,
         **more,
     )
