@@ -521,9 +521,16 @@ def test_a_heat_map_covers_the_cells_and_stays_in_its_box(
         assert area == pytest.approx(expected, rel=0.1)
 
 
-@pytest.mark.parametrize(("part", "level"), [(0.0001, 0), (0.001, 0), (0.002, 1), (0.3, 4), (0.5, 4), (1, 5)])
-def test_levels(part: float, level: int) -> None:
-    assert heat.level(part) == level
+@pytest.mark.parametrize(
+    ("count", "level"), [(1, 0), (10, 0), (11, 1), (20, 1), (3000, 4), (5000, 4), (5001, 5), (10000, 5)]
+)
+def test_levels(count: int, level: int) -> None:
+    """The level is the part of the requests of the step."""
+    rest = {1: 10000 - count} if count < 10000 else {}
+    points = {0: lanes.bands(sum(lanes.lanes(at, [lanes.chunk(n)]) for at, n in {80: count, **rest}.items()))}
+    made = heat.picture(points, 0, 5, 5)
+    top = "M0.0,0.00H1000.0"  # the cell with the longest latency
+    assert [number for number, path in enumerate(made.shapes) if top in path] == [level]
 
 
 @given(st.lists(st.integers(0, 999), max_size=40))
@@ -633,10 +640,12 @@ TIMES = st.lists(st.integers(0, 1000), unique=True, max_size=30).map(sorted)
 def test_charts_stay_inside_their_box(times: list[int], data: st.DataObject) -> None:
     values = st.lists(st.none() | st.floats(0, 1e9), min_size=len(times), max_size=len(times))
     series = {name: data.draw(values) for name in ("a", "b")}
-    for made in (chart.stacked(times, series, 0, 1001, 1), chart.lines(times, series, 0, 1001, 1)):
+    frame = chart.Frame(times, 0, 1001, 1)
+    for made in (chart.stacked(frame, series), chart.lines(frame, series)):
         for path in made.shapes.values():
             numbers = [float(number) for number in re.findall(r"-?[0-9.]+(?:e[+-]?[0-9]+)?", path)]
-            assert all(-0.2 <= number <= 1000.1 for number in numbers)
+            assert all(0 <= number <= 10000 for number in numbers)
+            assert all(int(height) <= 1000 for height in re.findall("[,V]([0-9]+)", path))
             assert not re.search("nan|inf", path)
 
 

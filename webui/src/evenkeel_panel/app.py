@@ -39,6 +39,7 @@ from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
 from .context import KEY, Panel, by_htmx, by_token, client, identity
 from .db import Database
+from .joined import joined
 from .live import Shared
 from .refusals import Refusals
 from .sessions import Sessions
@@ -164,6 +165,7 @@ def create_app(
         may=may,
         identity=identity,
     )
+    app.jinja_env.filters["joined"] = joined
     app.jinja_env.filters["moment"] = moment
     app.jinja_env.filters["sentence"] = sentence
     app.jinja_env.trim_blocks = True

@@ -61,7 +61,7 @@ def rank(total: int, percent: int | Fraction) -> int:
 def percentiles(histogram: Mapping[int, int], percents: Iterable[int | Fraction]) -> list[int | None]:
     """Each of PERCENTS (nearest rank) as the upper bound of its bucket, in µs; None without requests."""
     indices = sorted(histogram)
-    sums = list(accumulate(histogram[index] for index in indices))
+    sums = list(accumulate(map(histogram.__getitem__, indices)))
     if not sums or sums[-1] <= 0:
         return [None for _ in percents]
     return [bucket_upper(indices[bisect_left(sums, rank(sums[-1], percent))]) for percent in percents]

@@ -8,10 +8,11 @@ numbers (lanes.py). Both give the same result.
 import operator
 import sys
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import product
+from typing import Any
 
 from .lanes import BITS, LANE, Bands, Lanes, chunk, counts, first_used, histogram, lanes, percentile
 from .period import BLAME_BITS, COUNT_BITS, Flow, Key, Period, Sum, long
@@ -64,6 +65,24 @@ class Spot:
     def size(self) -> int:
         """How many bytes of memory it needs, roughly."""
         return 150 + sys.getsizeof(self._bytes) + sys.getsizeof(self._p99_us) + self._bands.size()
+
+
+def by_app(
+    spots: Sequence[Spot], apps: Sequence[str]
+) -> tuple[dict[str, Sequence[int]], dict[str, Sequence[int | None]]]:
+    """The bytes of each of APPS in SPOTS, and the p99 latencies. This is faster than a question to each spot."""
+    picks: dict[int, operator.itemgetter[Any]] = {}
+    for spot in spots:
+        if id(spot.apps) not in picks:
+            # After the values of all apps comes that of an app that is not in the spot. The last index makes itemgetter()
+            # return a tuple, even for one app.
+            none = len(spot.apps)
+            picks[id(spot.apps)] = operator.itemgetter(*(spot.apps.get(app, none) for app in apps), none)
+    if not spots:
+        return dict.fromkeys(apps, ()), dict.fromkeys(apps, ())
+    amounts = zip(*[picks[id(spot.apps)]((*spot._bytes, 0)) for spot in spots], strict=True)
+    latencies = zip(*[picks[id(spot.apps)]((*spot._p99_us, None)) for spot in spots], strict=True)
+    return dict(zip(apps, amounts, strict=False)), dict(zip(apps, latencies, strict=False))
 
 
 @dataclass(slots=True)

@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Charts as SVG paths that the server makes. They need no script and no inline style.
 
-The coordinates of a path are in a box of 1000 x 100, which the browser stretches to the width of the page. All text is
-HTML outside the SVG.
+The coordinates of a path are in a box of 10000 x 1000, which the browser stretches to the width of the page. All text is
+HTML outside the SVG. A chart has thousands of points. So their coordinates are put into a text for the whole path, in C.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from operator import add
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-WIDTH, HEIGHT = 1000, 100
+WIDTH, HEIGHT = 10_000, 1000
 MARK_PERCENT = 2.5  # events that are closer than this part of the width share a mark
-Series = dict[str, list[float | None]]  # by app: a value for each time; None: no value
+Series = Mapping[str, Sequence[float | None]]  # by app: a value for each time; None: no value
+_Y = [f"{n}" for n in range(HEIGHT + 1)]  # y coordinates as text
 
 
 @dataclass
@@ -35,8 +38,34 @@ def nice(value: float) -> float:
     return float(next(step * unit for step in (1, 2, 5, 10) if step * unit >= value * 0.999))
 
 
+class Frame:
+    """The times of a chart from START to END, with points of STEP seconds. Charts of the same times share it.
+
+    A point is a horizontal line of one step, so that a single point is visible, too. `left` and `right` are the x
+    coordinates of its ends.
+
+    `steps` has the runs of TIMES without a gap: the part of TIMES, and a path. At a gap, nothing was sampled, so the chart
+    has no line there. The path has %s in place of the y coordinate of each point, and begins after the first x coordinate.
+    """
+
+    def __init__(self, times: Sequence[int], start: int, end: int, step: int) -> None:
+        self.length = len(times)
+        scale = WIDTH / (end - start)
+        self.left = [f"{round((at - start) * scale)}" for at in times]
+        self.right = [f"{round((min(at + step, end) - start) * scale)}" for at in times]
+        self.steps = [(slice(run.start, run.stop), self._path(run)) for run in _runs(times, step)]
+
+    def _path(self, run: range) -> str:
+        left, right, first = self.left, self.right, run.start
+        # A vertical line leads to the next point. After a jump of the clock, this point may begin elsewhere.
+        rest = [
+            f"V%sH{right[n]}" if left[n] == right[n - 1] else f"L{left[n]},%sH{right[n]}" for n in run[1:]
+        ]
+        return f"%sH{right[first]}{''.join(rest)}"
+
+
 def _runs(times: Sequence[int], step: int) -> list[range]:
-    """The indices of TIMES, in runs without a gap. At a gap, nothing was sampled, so the chart has no line there."""
+    """The indices of TIMES, in runs without a gap."""
     runs, begin = [], 0
     for index in range(1, len(times) + 1):
         if index == len(times) or times[index] - times[index - 1] > step * 1.5:
@@ -45,92 +74,65 @@ def _runs(times: Sequence[int], step: int) -> list[range]:
     return runs
 
 
-def _x(at: float, start: int, end: int) -> float:
-    return round((at - start) / (end - start) * WIDTH, 1)
+def _filled(values: Sequence[float | None]) -> Sequence[float]:
+    """VALUES with 0 in place of None."""
+    return [value or 0.0 for value in values] if None in values else cast("Sequence[float]", values)
 
 
 def highest(series: Series) -> float:
     """The largest sum of all values at one time."""
-    return max(
-        (sum(value or 0 for value in values) for values in zip(*series.values(), strict=True)), default=0
-    )
+    return max(map(sum, zip(*map(_filled, series.values()), strict=True)), default=0)
 
 
-def stacked(
-    times: Sequence[int],
-    series: Series,
-    start: int,
-    end: int,
-    step: int,
-    also: Series | None = None,
-    unit: str = "MB/s",
-) -> Chart:
-    """Areas on top of each other, in the order of SERIES. Each point is as wide as its step. UNIT: that of the values.
+def stacked(frame: Frame, series: Series, also: Series | None = None, unit: str = "MB/s") -> Chart:
+    """Areas on top of each other, in the order of SERIES. UNIT: that of the values.
 
+    Each area goes down to the bottom of the chart. So a page must draw the last one first, and the others over it.
     ALSO: the series of another chart, for which this chart has the same scale.
     """
     top = nice(max(highest(series), highest(also or {})))
     chart = Chart(f"{top:g} {unit}", "0")
-    left, right = _sides(times, start, end, step)
-    # by run: its part of TIMES, and its area without the y coordinates, first the upper side and then the lower one
-    areas = [
-        (
-            slice(run.start, run.stop),
-            "M"
-            + "L".join([f"{left[n]},%.2fH{right[n]}" for n in run])
-            + "L"
-            + "L".join([f"{right[n]},%.2fH{left[n]}" for n in reversed(run)])
-            + "Z",
-        )
-        for run in _runs(times, step)
-    ]
-    sums = [0.0] * len(times)
-    below = [float(HEIGHT)] * len(times)
+    steps = [(part, f"M{frame.left[part.start]},{HEIGHT}V{path}V{HEIGHT}Z") for part, path in frame.steps]
+    sums: Sequence[float] = [0.0] * frame.length
+    scale, bottom = HEIGHT / top, HEIGHT + 0.5  # int() rounds half up with it
     for app, values in series.items():
-        sums = [low + (value or 0) for low, value in zip(sums, values, strict=True)]
-        above = [HEIGHT - value / top * HEIGHT for value in sums]
-        chart.shapes[app] = "".join([area % (*above[part], *reversed(below[part])) for part, area in areas])
-        below = above
+        sums = list(map(add, sums, _filled(values)))
+        heights = [_Y[int(bottom - value * scale)] for value in sums]
+        chart.shapes[app] = "".join([path % tuple(heights[part]) for part, path in steps])
     return chart
 
 
-def _sides(times: Sequence[int], start: int, end: int, step: int) -> tuple[list[str], list[str]]:
-    """The x coordinates of the left and the right side of each point, which is as wide as its step."""
-    return (
-        [f"{_x(at, start, end):g}" for at in times],
-        [f"{_x(min(at + step, end), start, end):g}" for at in times],
-    )
-
-
-def lines(
-    times: Sequence[int], series: Series, start: int, end: int, step: int, also: Series | None = None
-) -> Chart:
+def lines(frame: Frame, series: Series, also: Series | None = None) -> Chart:
     """Lines on a logarithmic scale, for latencies in µs. ALSO: as for stacked()."""
-    both = [*series.values(), *(also or {}).values()]
     # A percentile is the upper bound of a bucket, so a chart has few different values.
-    different = {value for values in both for value in values if value is not None}
+    different = {
+        value for value in set().union(*series.values(), *(also or {}).values()) if value is not None
+    }
     found = [max(value, 1.0) for value in different]
     low = 10 ** math.floor(math.log10(min(found, default=100.0)))
     high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
     chart = Chart(_time(high), _time(low))
-    runs, (left, right) = _runs(times, step), _sides(times, start, end, step)
-    heights = {
-        value: f"{HEIGHT - math.log(max(value, 1.0) / low) / math.log(high / low) * HEIGHT:.2f}"
-        for value in different
+    left, right = frame.left, frame.right
+    steps = [(part, f"M{left[part.start]},{path}") for part, path in frame.steps]
+    scale = HEIGHT / math.log(high / low)
+    heights: dict[float | None, str] = {
+        value: _Y[HEIGHT - round(math.log(max(value, 1.0) / low) * scale)] for value in different
     }
     for app, values in series.items():
-        path = []
-        for run in runs:
+        drawn = []
+        for part, path in steps:
+            wanted = values[part]
+            if None not in wanted:
+                drawn.append(path % tuple([heights[value] for value in wanted]))
+                continue
             pen = "M"
-            for n in run:
-                value = values[n]
+            for n, value in enumerate(wanted, part.start):
                 if value is None:
                     pen = "M"
                     continue
-                # each point is a horizontal line of one step, so that a single point is visible, too
-                path.append(f"{pen}{left[n]},{heights[value]}H{right[n]}")
+                drawn.append(f"{pen}{left[n]},{heights[value]}H{right[n]}")
                 pen = "L"
-        chart.shapes[app] = "".join(path)
+        chart.shapes[app] = "".join(drawn)
     return chart
 
 

@@ -54,6 +54,23 @@ class Difference(Struct, frozen=True):
     percent: float | None  # the difference in percent of the first value; None also if this is 0
 
 
+_DIRECTIONS = {"read": "Read", "write": "Written to flash"}
+
+
+def words(row: Difference) -> list[str]:
+    """The texts of ROW on the page: direction, measure, both values, and the difference."""
+    grown = "none" if row.difference == 0 else quantity(row.difference, row.unit, signed=True)
+    if row.percent:
+        grown = f"{grown} ({row.percent:+.0f} %)".replace("-", "−")
+    return [
+        _DIRECTIONS.get(row.direction, "—"),
+        MEASURES[row.measure][0],
+        quantity(row.first, row.unit),
+        quantity(row.second, row.unit),
+        grown,
+    ]
+
+
 class Side(Struct, frozen=True):
     """A span as it was found. Its start and end are those of whole steps."""
 

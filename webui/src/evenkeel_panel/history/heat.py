@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from evenkeel_history.lanes import Lanes
 
-PARTS = (0.001, 0.01, 0.05, 0.2, 0.5)  # the upper ends of all levels but the last one
+PER_MILLE = (1, 10, 50, 200, 500)  # the upper ends of all levels but the last one
 WORDS = ("up to 0.1 %", "to 1 %", "to 5 %", "to 20 %", "to 50 %", "more than 50 %")
 COLUMNS = 120  # the maximum number of columns of the picture
 WIDTH, HEIGHT = 1000, 100
@@ -51,9 +51,9 @@ def limits(band: int) -> tuple[int, int]:
     return (bucket_upper(first - 1) + 1 if first else 0), bucket_upper(first + lanes.BAND - 1)
 
 
-def level(part: float) -> int:
-    """The level of a cell that has the part PART of the requests of its step. PART is more than 0 and at most 1."""
-    return bisect_left(PARTS, part)
+def upper(total: int) -> list[int]:
+    """The largest cell of each level but the last one, in a step of TOTAL requests. bisect_left() finds the level of a cell."""
+    return [part * total // 1000 for part in PER_MILLE]
 
 
 def cells(points: Mapping[int, Lanes]) -> list[Cell]:
@@ -100,24 +100,23 @@ def picture(points: Mapping[int, Lanes], start: int, end: int, step: int) -> Pic
         return Picture()
     made = Picture(min(used), max(used) + 1)
     height = HEIGHT / (made.high - made.low)
+    numbers = range(min(merged), max(merged) + 1)
+    x = [f"{min(number * width / (end - start), 1.0) * WIDTH:.1f}" for number in (*numbers, numbers.stop)]
+    columns = [lanes.counts(merged.get(number, 0)) for number in numbers]
+    limits = [upper(sum(column)) for column in columns]
     paths: list[list[str]] = [[] for _ in WORDS]
-    runs: dict[int, tuple[int, int]] = {}  # by band: the first column and the level of a run of equal cells
-
-    def close(band: int, until: int) -> None:
-        first, grade = runs.pop(band)
-        left, right = (min((n * width) / (end - start), 1.0) * WIDTH for n in (first, until))
-        paths[grade].append(
-            f"M{left:.1f},{(made.high - band - 1) * height:.2f}H{right:.1f}v{height:.2f}H{left:.1f}z"
-        )
-
-    for number in range(min(merged), max(merged) + 2):
-        column = lanes.counts(merged.get(number, 0))
-        total = sum(column)
-        levels = {band: level(count / total) for band, count in enumerate(column) if count}
-        for band in list(runs):
-            if levels.get(band) != runs[band][1]:
-                close(band, number)
-        for band, grade in levels.items():
-            runs.setdefault(band, (number, grade))
+    tall = f"v{height:.2f}H"
+    for band, row in enumerate(zip_longest(*columns, fillvalue=0)):
+        y = f"{(made.high - band - 1) * height:.2f}"
+        # the first column and the level of a run of equal cells; -1: no requests
+        first, grade = 0, -1
+        grades = [
+            bisect_left(limit, count) if count else -1 for count, limit in zip(row, limits, strict=True)
+        ]
+        for column, new in enumerate((*grades, -1)):
+            if new != grade:
+                if grade >= 0:
+                    paths[grade].append(f"M{x[first]},{y}H{x[column]}{tall}{x[first]}z")
+                first, grade = column, new
     made.shapes = ["".join(path) for path in paths]
     return made

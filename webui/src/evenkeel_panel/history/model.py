@@ -12,7 +12,7 @@ from evenkeel_api.schema import Struct
 from evenkeel_common.iostat import percentiles
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 from evenkeel_history.tiers import DAY, HOUR, MINUTE
-from msgspec.structs import astuple
+from msgspec.structs import astuple, fields
 
 from . import heat
 from .changes import Change, Changes
@@ -234,7 +234,11 @@ def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(struct.__struct_fields__)
-    writer.writerows([_plain(value) for value in astuple(row)] for row in rows)
+    if all(field.type in (int, float) for field in fields(struct)):
+        line = ",".join(["%s"] * len(struct.__struct_fields__)) + "\r\n"
+        text.writelines([line % astuple(row) for row in rows])
+    else:
+        writer.writerows([_plain(value) for value in astuple(row)] for row in rows)
     return text.getvalue()
 
 

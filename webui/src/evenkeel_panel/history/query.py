@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from evenkeel_history.tiers import DAY
 from flask import abort, request, url_for
@@ -80,8 +80,13 @@ def _path(endpoint: str, **parts: Any) -> str:
 def _address(endpoint: str, values: dict[str, Any]) -> str:
     """As url_for(). That takes 30 µs, and a page has more than 40 links."""
     parts = {"table": values.pop("table")} if "table" in values else {}
-    given = {name: value for name, value in values.items() if value is not None}
-    return f"{_path(endpoint, **parts)}?{urlencode(given)}"
+    # urlencode() would also quote the digits of a number
+    given = [
+        f"{name}={value if isinstance(value, int) else quote_plus(value)}"
+        for name, value in values.items()
+        if value is not None
+    ]
+    return f"{_path(endpoint, **parts)}?{'&'.join(given)}"
 
 
 def parse_time(text: str) -> int | None:

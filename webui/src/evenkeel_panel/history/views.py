@@ -5,18 +5,19 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_history import live
+from evenkeel_history import live, merged
 from evenkeel_history.cache import Cache
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FOLDER
 from flask import Blueprint, Response, abort, current_app, render_template
 
 from .. import texts
-from ..apps.model import latency
+from ..apps.model import latency, megabytes
 from ..context import Nav, view
 from ..times import moment
 from . import changes as log
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from evenkeel_api.schema import Struct
     from evenkeel_history.lanes import Lanes
-    from evenkeel_history.merged import Spot
     from evenkeel_history.period import Key
 
 blueprint = Blueprint("history", __name__, template_folder="templates")
@@ -38,7 +38,7 @@ CHANGES_SHOWN = 200  # the maximum number of changes in the list; the CSV file h
 QUARTERS = 4  # the links of the zoom divide the span into this many parts
 CSV_NAMES = ", ".join(model.TABLES)
 
-for _filter in (model.amount, model.duration, compare.quantity):
+for _filter in (model.amount, model.duration):
     blueprint.add_app_template_filter(_filter)
 blueprint.add_app_template_filter(form_time)
 
@@ -149,8 +149,8 @@ def page() -> str:
             :SENTENCES
         ],
         matrix=_matrix(data),
+        figures=_figures(data.totals),
         ticks=ticks(found.start, found.end),
-        latency=latency,
         quarters=_quarters(start, end) if end - start >= QUARTERS * 60 else [],
         wider=_wider(asked, start, end, now),
         before=Pair((max(2 * start - end, 0), start), (start, end), asked.app).url()
@@ -193,8 +193,7 @@ def comparison() -> str:
         **look,
         query=asked,
         sides=sides,
-        rows=_compared(one, two, first, second).rows,
-        measures=compare.MEASURES,
+        rows=[(row.app, compare.words(row)) for row in _compared(one, two, first, second).rows],
         now=int(time.time()),
     )
 
@@ -246,10 +245,20 @@ def _look(flows: Iterable[Key], app: str | None) -> dict[str, Any]:
 def _series(found: Found, names: Sequence[str]) -> tuple[chart.Series, chart.Series]:
     """The throughput in MB/s and the p99 latency in µs of the apps NAMES."""
     spots = [found.spots[at] for at in sorted(found.spots)]
-    return (
-        {name: [_mbps(spot, name) for spot in spots] for name in names},
-        {name: [spot.p99_us(name) for spot in spots] for name in names},
-    )
+    amounts, latencies = merged.by_app(spots, names)
+    # bytes per µs are MB/s
+    factors = [1 / (spot.ms * 1000) if spot.ms else None for spot in spots]
+    if None in factors:
+        rates: dict[str, Sequence[float | None]] = {
+            name: [
+                None if factor is None else amount * factor
+                for amount, factor in zip(found, factors, strict=True)
+            ]
+            for name, found in amounts.items()
+        }
+    else:
+        rates = {name: list(map(mul, found, factors)) for name, found in amounts.items()}
+    return rates, latencies
 
 
 def _charts(
@@ -258,42 +267,73 @@ def _charts(
     other: tuple[chart.Series, chart.Series] | tuple[None, None] = (None, None),
 ) -> tuple[tuple[str, str, chart.Chart], ...]:
     """Heading, kind and shapes of both charts. OTHER: the series of charts that need the same scales."""
-    box = sorted(found.spots), found.start, found.end, found.step
+    frame = chart.Frame(sorted(found.spots), found.start, found.end, found.step)
     return (
-        ("Throughput", "area", chart.stacked(box[0], series[0], *box[1:], other[0])),
-        ("Latency of 99 % of the requests", "line", chart.lines(box[0], series[1], *box[1:], other[1])),
+        ("Throughput", "area", chart.stacked(frame, series[0], other[0])),
+        ("Latency of 99 % of the requests", "line", chart.lines(frame, series[1], other[1])),
     )
 
 
-def _mbps(spot: Spot, app: str) -> float | None:
-    return spot.bytes(app) / spot.ms / 1000 if spot.ms else None
-
-
 def _matrix(data: model.HistoryPage) -> dict[str, Any]:
-    """The matrix of waiting times. Rows: the apps that waited. Columns: the apps that used the device meanwhile."""
-    cells = {(cost.victim, cost.cause): cost.wait_s for cost in data.costs}
-    return {
-        "victims": sorted({victim for victim, _ in cells}, key=model.order),
-        "causes": sorted({cause for _, cause in cells}, key=model.order),
-        "cells": cells,
-    }
+    """The matrix of waiting times. Rows: the apps that waited. Columns: the apps that used the device meanwhile.
+
+    A row has the texts of its cells: those before the app's own column, in this column (None: there is none), and after it.
+    """
+    cells = {(cost.victim, cost.cause): model.duration(cost.wait_s) for cost in data.costs}
+    causes = sorted({cause for _, cause in cells}, key=model.order)
+    rows = []
+    for victim in sorted({victim for victim, _ in cells}, key=model.order):
+        texts = [cells.get((victim, cause), "—") for cause in causes]
+        own = causes.index(victim) if victim in causes else len(causes)
+        rows.append((victim, texts[:own], texts[own] if own < len(causes) else None, texts[own + 1 :]))
+    return {"causes": causes, "rows": rows}
 
 
-def _heat_table(bands: Mapping[int, Lanes]) -> list[dict[str, Any]]:
-    """The text alternative of the heat map, slowest band first. BANDS: as from model.bands()."""
-    result = []
-    for row in heat.table(bands):
-        low, high = heat.limits(row.band)
-        result.append(
-            {
-                "low": low,
-                "high": high + 1,
-                "requests": row.requests,
-                "part": row.part,
-                "most_at": row.most_at,
-            }
+def _figures(rows: Iterable[model.Row]) -> list[tuple[str, list[str]]]:
+    """The app and the texts of each row of the table of figures."""
+    return [
+        (
+            row.app,
+            [
+                "Read" if row.direction == "read" else "Written to flash",
+                model.amount(row.bytes),
+                megabytes(row.mbps),
+                latency(row.p50_us),
+                latency(row.p99_us),
+                latency(row.p999_us),
+                latency(row.max_us),
+                model.duration(row.wait_s),
+                f"{row.gate_waits} × {model.duration(row.gate_s / row.gate_waits)}"
+                if row.gate_waits
+                else "—",
+            ],
         )
-    return result
+        for row in rows
+    ]
+
+
+def _heat_table(bands: Mapping[int, Lanes]) -> dict[str, Any]:
+    """The text alternative of the heat map. BANDS: as from model.bands().
+
+    `rows`: the latencies and the other cells of each row, slowest first. `low` and `high`: the ends of the scale.
+    """
+    found = heat.table(bands)
+    limits = [heat.limits(row.band) for row in found]
+    return {
+        "rows": [
+            (
+                f"{latency(low)} to {latency(high + 1)}",
+                [
+                    str(row.requests),
+                    f"{row.part * 100:.2f} %" if row.part >= 0.0001 else "less than 0.01 %",
+                    moment(row.most_at),
+                ],
+            )
+            for row, (low, high) in zip(found, limits, strict=True)
+        ],
+        "low": latency(limits[-1][0]) if limits else "",
+        "high": latency(limits[0][1] + 1) if limits else "",
+    }
 
 
 def ticks(start: int, end: int) -> list[str]:

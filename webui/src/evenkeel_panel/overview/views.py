@@ -63,7 +63,7 @@ def _chart(shown: View) -> dict[str, Any]:
     return values | {
         "titles": {name: title(name, titles) for name in names},
         "colors": colors(names),
-        "chart": chart.stacked(times, series, recent.start, recent.end, STEP_S),
+        "chart": chart.stacked(chart.Frame(times, recent.start, recent.end, STEP_S), series),
         "busy": [name for name in names if any(series[name])],
         "ticks": ticks(recent.start, recent.end),
         "recorded": bool(times),

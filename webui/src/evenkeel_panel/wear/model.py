@@ -16,7 +16,7 @@ from ..times import day
 from . import projection
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
@@ -242,6 +242,12 @@ def by_app(point: Sum) -> dict[str, int]:
     for (app, _, _), flow in point.flows.items():
         result[app] = result.get(app, 0) + flow.bytes
     return result
+
+
+def texts_of(apps: Iterable[str], amounts: Mapping[str, int]) -> list[str]:
+    """The bytes of each of APPS, and the sum of all AMOUNTS, as the page shows them."""
+    texts = [amount(amounts[app]) if app in amounts else "—" for app in apps]
+    return [*texts, amount(sum(amounts.values()))]
 
 
 def unit(most: float) -> tuple[float, str]:

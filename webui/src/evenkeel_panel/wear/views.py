@@ -15,7 +15,7 @@ from .. import texts
 from ..apps.model import BadNumber, parse_fixed_share
 from ..context import Nav, identity, panel, view
 from ..history import chart
-from ..history.model import as_csv, colors, everybody, title
+from ..history.model import as_csv, colors, duration, everybody, title
 from ..history.views import problem_of, reader, ticks
 from . import model
 
@@ -115,12 +115,13 @@ def _page(days: int, **more: str) -> str:
         names=names,
         titles={name: title(name, titles) for name in apps},
         colors=colors(apps),
-        chart=chart.stacked(times, series, found.start, end, DAY, unit=unit),
+        chart=chart.stacked(chart.Frame(times, found.start, end, DAY), series, unit=unit),
         ticks=ticks(found.start, end),
-        amounts=dict(reversed(amounts.items())),
-        sampled_s={at: point.ms / 1000 for at, point in found.points.items()},
-        totals=totals,
-        total=sum(totals.values()),
+        rows=[
+            (at, model.texts_of(names, amounts[at]), duration(found.points[at].ms / 1000))
+            for at in reversed(times)
+        ],
+        totals=model.texts_of(names, totals),
         url=lambda endpoint: url_for(endpoint, days=days),
         **more,
     )
