@@ -56,10 +56,21 @@ class FakeRauc(Fake):
         if message.member == "InstallBundle":
             self.operation = "installing" if self.ends_with is None else "idle"
             self.error = self.ends_with or ""
+            self.report()
             return "", []
         assert message.member == "Mark"
         self.grubenv(ORDER="B A" if message.body[1] == "booted" else "A B")
         return "ss", ["rootfs", "activated"]
+
+    def report(self) -> None:
+        """Report the begin or the end of an operation, as RAUC does."""
+        body = [update.INSTALLER, {"Operation": Variant("s", self.operation)}, []]
+        self.bus.send(Message.new_signal("/", update.PROPERTIES, "PropertiesChanged", "sa{sv}as", body))
+
+    def installed(self, status: str) -> None:
+        """An installation into slot A has ended, or was cut off (`pending`)."""
+        self.operation, self.status["rootfs.0"] = "idle", status
+        self.report()
 
     def grubenv(self, **values: str) -> None:
         """Write grubenv as GRUB does, with changed VALUES."""
@@ -137,7 +148,7 @@ async def test_an_installation(board: Harness) -> None:
         error = await board.refused(member, *arguments)
         assert error.name == ERROR + "Conflict"
         assert "an installation is running" in error.text
-    rauc.operation, rauc.status["rootfs.0"] = "idle", "ok"
+    rauc.installed("ok")
     rauc.grubenv(ORDER="A B")
     found = await board.call("GetUpdate")
     assert found["state"] == "installed"
@@ -148,10 +159,35 @@ async def test_an_installation(board: Harness) -> None:
 
 
 @on_board
+async def test_the_agent_asks_about_the_slots_only_if_they_may_have_changed(board: Harness) -> None:
+    rauc = await rauc_up(board)
+    await board.agent_up()
+    for _ in range(3):
+        await board.call("GetUpdate")
+    assert rauc.count("GetSlotStatus") == 1
+    rauc.installed("ok")
+    assert (await board.call("GetUpdate"))["slots"][0]["version"] == "9.0.0"
+    assert rauc.count("GetSlotStatus") == 2
+    # a RAUC that has ended cannot report what it did last
+    rauc.status.clear()
+    rauc.bus.close()
+    await board.until(lambda: unavailable(board))
+    rauc.bus = await board.connect()
+    rauc.bus.handle(rauc._receive)
+    assert await rauc.bus.own(FakeRauc.name)
+    assert (await board.call("GetUpdate"))["slots"][0]["version"] == ""
+
+
+async def unavailable(board: Harness) -> bool:
+    return bool((await board.call("GetUpdate"))["state"] == "unavailable")
+
+
+@on_board
 async def test_a_failed_installation(board: Harness) -> None:
     rauc = await rauc_up(board)
     await board.agent_up()
-    rauc.error, rauc.status["rootfs.0"] = "checksum mismatch", "pending"
+    rauc.error = "checksum mismatch"
+    rauc.installed("pending")
     rauc.grubenv(A_OK="0")
     found = await board.call("GetUpdate")
     assert found["state"] == "failed"
@@ -162,7 +198,7 @@ async def test_a_failed_installation(board: Harness) -> None:
 async def test_a_roll_back_is_a_problem_of_the_board(board: Harness) -> None:
     """Nobody has asked for updates since the boot: the agent finds out by itself."""
     rauc = await rauc_up(board)
-    rauc.status["rootfs.0"] = "ok"
+    rauc.installed("ok")
     rauc.grubenv(A_TRY="3")
     await board.agent_up("--first-update-check", "0.1")
 
@@ -210,7 +246,7 @@ async def test_a_slot_that_is_not_confirmed(board: Harness) -> None:
 async def test_failed_health_checks_say_why_a_slot_is_not_confirmed(board: Harness) -> None:
     """Those of this start for the slot that runs, and those of the last trial for the slot that was given up."""
     rauc = await rauc_up(board)
-    rauc.status["rootfs.0"] = "ok"
+    rauc.installed("ok")
     rauc.grubenv(B_TRY="1", A_TRY="3")
     write(
         board.root / "run/evenkeel/health",
@@ -237,7 +273,7 @@ async def test_failed_health_checks_say_why_a_slot_is_not_confirmed(board: Harne
 @on_board
 async def test_an_interrupted_installation(board: Harness) -> None:
     rauc = await rauc_up(board)
-    rauc.status["rootfs.0"] = "pending"
+    rauc.installed("pending")
     rauc.grubenv(A_OK="0")
     await board.agent_up("--first-update-check", "0.1")
     found = await board.call("GetUpdate")
@@ -346,7 +382,7 @@ async def test_ekctl_reports_a_refused_bundle_although_another_one_waits_for_its
 ) -> None:
     rauc = await rauc_up(board)
     await board.agent_up()
-    rauc.status["rootfs.0"] = "ok"
+    rauc.installed("ok")
     rauc.grubenv(ORDER="A B")
     rauc.ends_with = "signature verification failed"
     done = await board.ekctl("install", "/data/y.raucb")
@@ -378,7 +414,8 @@ def test_the_panel_names_no_file_but_the_uploaded_one(via: str) -> None:
     from evenkeel_api.errors import Conflict, InvalidArgument
 
     class NoBus:
-        pass
+        def handle(self, _: object) -> None:
+            pass
 
     updates = update.Updates(Settings(root="/nonexistent"), NoBus(), NoBus())  # type: ignore[arg-type]
     caller = Caller("admin", "admin", via)

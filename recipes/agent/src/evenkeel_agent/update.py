@@ -15,7 +15,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from dbus_fast import Variant
+from dbus_fast import Message as BusMessage
+from dbus_fast import MessageType, Variant
 from dbus_fast.unpack import unpack_variants
 from evenkeel_api import errors
 from evenkeel_api.features.update import Bundle, Choose, Inspect, Install, Reset, Slot, State, Update
@@ -32,6 +33,13 @@ from .settings import Settings
 RAUC = "de.pengutronix.rauc"
 INSTALLER = "de.pengutronix.rauc.Installer"
 PROPERTIES = "org.freedesktop.DBus.Properties"
+# RAUC changes what a slot contains in an operation only, and reports the begin and the end of each. A RAUC that has ended may
+# have left an operation unfinished.
+_OPERATIONS = f"type='signal',sender='{RAUC}',path='/',interface='{PROPERTIES}',member='PropertiesChanged'"
+_OWNER = (
+    "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',"
+    f"member='NameOwnerChanged',arg0='{RAUC}'"
+)
 LOGIN = "org.freedesktop.login1"
 SYSTEMD = "org.freedesktop.systemd1"
 # orders a factory reset for the next boot: writes the variable RESET of grubenv. The instance is keep, all or none.
@@ -125,6 +133,11 @@ class Updates:
         self._trial = settings.path(TRIAL)
         self._reset = settings.path(RESET_ERRORS)
         self._statuses: list[Any] = []  # of all slots, as RAUC last reported them
+        self._changes = 0  # number of reports after which the slots may contain something else
+        self._asked_at = -1  # this number when RAUC was last asked about the slots
+        self._watching = asyncio.Lock()
+        self._watched = False  # whether the bus sends these reports
+        bus.handle(self._signal)
         self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
 
@@ -296,11 +309,7 @@ class Updates:
             if not self._inspection or self._inspection.done():
                 properties = (await self._rauc(PROPERTIES, "GetAll", "s", [INSTALLER]))[0]
                 if properties.get("Operation") == "idle":
-                    try:
-                        self._statuses = (await self._rauc(INSTALLER, "GetSlotStatus", "", []))[0]
-                    except CallError as error:
-                        if not _is_busy(error):
-                            raise
+                    await self._read_slots()
         except CallError as error:
             problem = Message("update-unavailable", reason=str(error))
             return Update(state="unavailable", version=__version__, problem=[problem.note()])
@@ -310,6 +319,42 @@ class Updates:
             problem = Message("boot-state-unreadable", path=GRUBENV, reason=os.strerror(error.errno or 0))
             return Update(state="unavailable", version=__version__, problem=[problem.note()])
         return await asyncio.to_thread(self._described, properties, boot)
+
+    async def _read_slots(self) -> None:
+        """Ask RAUC about the slots, unless nothing can have changed: to answer, RAUC starts programs. Raises CallError."""
+        watched = await self._watch()
+        changes = self._changes
+        if changes == self._asked_at:
+            return
+        try:
+            self._statuses = (await self._rauc(INSTALLER, "GetSlotStatus", "", []))[0]
+        except CallError as error:
+            if not _is_busy(error):
+                raise
+            return
+        if watched:
+            self._asked_at = changes
+
+    async def _watch(self) -> bool:
+        """Let the bus report operations of RAUC. Returns whether it does."""
+        async with self._watching:
+            if not self._watched:
+                try:
+                    await self._bus.subscribe(_OPERATIONS)
+                    await self._bus.subscribe(_OWNER)
+                except CallError:
+                    return False
+                self._watched = True
+            return True
+
+    def _signal(self, message: BusMessage) -> bool:
+        # The sender is not checked. A false signal does no harm: the agent only asks RAUC again.
+        if message.message_type is MessageType.SIGNAL and (
+            (message.member == "PropertiesChanged" and message.body[:1] == [INSTALLER])
+            or (message.member == "NameOwnerChanged" and message.body[:1] == [RAUC])
+        ):
+            self._changes += 1
+        return False
 
     def _described(self, properties: dict[str, Any], boot: BootState) -> Update:
         slots = sorted((_slot(status, boot) for _, status in self._statuses), key=lambda slot: slot.name)
