@@ -84,21 +84,21 @@ def _check_time(field: str, text: str) -> None:
 
 def line(row: Mapping[str, Any]) -> Line:
     """A line from what ek-journal sends. A value that is missing or not valid becomes "", 0 or the priority info."""
-
-    def text(key: str) -> str:
-        value = row.get(key)
-        return value if isinstance(value, str) else ""
-
-    def number(key: str) -> int:
-        digits = str(row.get(key, ""))
-        return int(digits) if digits.isascii() and digits.isdigit() and len(digits) < 19 else 0
-
-    level = number("priority") if "priority" in row else 6
+    level = _number(row.get("priority", "6"))
     return Line(
-        at=number("at_us") / 1e6,
+        at=_number(row.get("at_us")) / 1e6,
         priority=PRIORITIES[level] if level < len(PRIORITIES) else "info",
-        unit=text("unit"),
-        program=text("program"),
-        pid=number("pid"),
-        text=text("text"),
+        unit=_text(row.get("unit")),
+        program=_text(row.get("program")),
+        pid=_number(row.get("pid")),
+        text=_text(row.get("text")),
     )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> int:
+    digits = value if isinstance(value, str) else str(value)
+    return int(digits) if digits.isdecimal() and digits.isascii() and len(digits) < 19 else 0

@@ -92,24 +92,27 @@ def _seconds(value: Any) -> int:
 def row(content: bytes) -> dict[str, Any] | None:
     """The part of a line of journalctl that the agent needs; None if the line is not valid."""
     try:
-        found = json.loads(content)
+        found = json.loads(content.decode())
     except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None
+    value = found.get
     return {
-        "at_us": _text(found.get("__REALTIME_TIMESTAMP")),
-        "priority": _text(found.get("PRIORITY")) or "6",
+        "at_us": _text(value("__REALTIME_TIMESTAMP")),
+        "priority": _text(value("PRIORITY")) or "6",
         # a message of systemd about a unit has the unit in UNIT
-        "unit": _text(found.get("UNIT")) or _text(found.get("_SYSTEMD_UNIT")),
-        "program": _text(found.get("SYSLOG_IDENTIFIER")) or _text(found.get("_COMM")),
-        "pid": _text(found.get("_PID")),
-        "text": _text(found.get("MESSAGE")),
+        "unit": _text(value("UNIT")) or _text(value("_SYSTEMD_UNIT")),
+        "program": _text(value("SYSLOG_IDENTIFIER")) or _text(value("_COMM")),
+        "pid": _text(value("_PID")),
+        "text": _text(value("MESSAGE")),
     }
 
 
 def _text(value: Any) -> str:
     """A field as text. journalctl prints a field that is not UTF-8 as numbers of bytes, and two values as a list."""
+    if isinstance(value, str) and len(value) <= MAX_TEXT:
+        return value
     if isinstance(value, list) and value and all(type(byte) is int and 0 <= byte < 256 for byte in value):
         value = bytes(value).decode("utf-8", "replace")
     elif isinstance(value, list) and value:
