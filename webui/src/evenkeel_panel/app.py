@@ -35,11 +35,11 @@ from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
+from . import joined
 from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
 from .context import KEY, Panel, by_htmx, by_token, client, identity
 from .db import Database
-from .joined import joined
 from .live import Shared
 from .refusals import Refusals
 from .sessions import Sessions
@@ -165,7 +165,8 @@ def create_app(
         may=may,
         identity=identity,
     )
-    app.jinja_env.filters["joined"] = joined
+    app.jinja_env.filters["joined"] = joined.joined
+    app.jinja_env.filters["rows"] = joined.rows
     app.jinja_env.filters["moment"] = moment
     app.jinja_env.filters["sentence"] = sentence
     app.jinja_env.trim_blocks = True

@@ -177,10 +177,12 @@ def page_data(
     changes: Changes,
     *,
     cells: bool = True,
+    costs: bool = True,
 ) -> HistoryPage:
     """The data of the page. APP: only this app; None: all apps.
 
     There are rows if FOUND has points. CELLS: whether to include the heat map. The HTML page needs both in another form.
+    COSTS: whether to include who slows whom.
     """
     return HistoryPage(
         start=found.start,
@@ -197,7 +199,7 @@ def page_data(
             (
                 Cost(victim, cause, round(us / 1e6, 6))
                 for (victim, cause), us in found.total.blame.items()
-                if app is None or app in (victim, cause)
+                if costs and (app is None or app in (victim, cause))
             ),
             key=lambda cost: (-cost.wait_s, cost.victim, cost.cause),
         ),

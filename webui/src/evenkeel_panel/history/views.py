@@ -68,16 +68,17 @@ def _data(
     cells: bool = True,
     changes: bool = True,
     wear: bool = True,
+    costs: bool = True,
 ) -> tuple[Found, model.HistoryPage]:
     """The history from START to END, and the data that the page and its JSON and CSV files show of it.
 
-    ROWS, CELLS, CHANGES, WEAR: whether to include the points, the heat map, the changes and the wear.
+    ROWS, CELLS, CHANGES, WEAR, COSTS: whether to include the points, the heat map, the changes, the wear, and who slows whom.
     """
     source = reader()
     found = source.read(start, end, points=rows)
     made = log.load(found.start, found.end) if changes else log.Changes()
     states = source.wear() if wear else {}
-    return found, model.page_data(found, app, problem_of(found), states, made, cells=cells)
+    return found, model.page_data(found, app, problem_of(found), states, made, cells=cells, costs=costs)
 
 
 def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
@@ -149,7 +150,7 @@ def page() -> str:
             :SENTENCES
         ],
         matrix=_matrix(data),
-        figures=_figures(data.totals),
+        figures=_figures(data.totals, look["titles"]),
         ticks=ticks(found.start, found.end),
         quarters=_quarters(start, end) if end - start >= QUARTERS * 60 else [],
         wider=_wider(asked, start, end, now),
@@ -193,7 +194,10 @@ def comparison() -> str:
         **look,
         query=asked,
         sides=sides,
-        rows=[(row.app, compare.words(row)) for row in _compared(one, two, first, second).rows],
+        rows=[
+            (look["titles"].get(row.app, row.app), *compare.words(row))
+            for row in _compared(one, two, first, second).rows
+        ],
         now=int(time.time()),
     )
 
@@ -212,7 +216,7 @@ def comparison_csv() -> Response:
 
 def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, model.HistoryPage]]:
     first, second = (
-        _data(*span, asked.app, rows=False, cells=False, changes=False, wear=False)
+        _data(*span, asked.app, rows=False, cells=False, changes=False, wear=False, costs=False)
         for span in (asked.first, asked.second)
     )
     return first, second
@@ -289,24 +293,20 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
     return {"causes": causes, "rows": rows}
 
 
-def _figures(rows: Iterable[model.Row]) -> list[tuple[str, list[str]]]:
-    """The app and the texts of each row of the table of figures."""
+def _figures(rows: Iterable[model.Row], titles: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """The texts of the table of figures."""
     return [
         (
-            row.app,
-            [
-                "Read" if row.direction == "read" else "Written to flash",
-                model.amount(row.bytes),
-                megabytes(row.mbps),
-                latency(row.p50_us),
-                latency(row.p99_us),
-                latency(row.p999_us),
-                latency(row.max_us),
-                model.duration(row.wait_s),
-                f"{row.gate_waits} × {model.duration(row.gate_s / row.gate_waits)}"
-                if row.gate_waits
-                else "—",
-            ],
+            titles[row.app],
+            "Read" if row.direction == "read" else "Written to flash",
+            model.amount(row.bytes),
+            megabytes(row.mbps),
+            latency(row.p50_us),
+            latency(row.p99_us),
+            latency(row.p999_us),
+            latency(row.max_us),
+            model.duration(row.wait_s),
+            f"{row.gate_waits} × {model.duration(row.gate_s / row.gate_waits)}" if row.gate_waits else "—",
         )
         for row in rows
     ]
@@ -315,7 +315,7 @@ def _figures(rows: Iterable[model.Row]) -> list[tuple[str, list[str]]]:
 def _heat_table(bands: Mapping[int, Lanes]) -> dict[str, Any]:
     """The text alternative of the heat map. BANDS: as from model.bands().
 
-    `rows`: the latencies and the other cells of each row, slowest first. `low` and `high`: the ends of the scale.
+    `rows`: the texts of its cells, slowest first. `low` and `high`: the ends of the scale.
     """
     found = heat.table(bands)
     limits = [heat.limits(row.band) for row in found]
@@ -323,11 +323,9 @@ def _heat_table(bands: Mapping[int, Lanes]) -> dict[str, Any]:
         "rows": [
             (
                 f"{latency(low)} to {latency(high + 1)}",
-                [
-                    str(row.requests),
-                    f"{row.part * 100:.2f} %" if row.part >= 0.0001 else "less than 0.01 %",
-                    moment(row.most_at),
-                ],
+                str(row.requests),
+                f"{row.part * 100:.2f} %" if row.part >= 0.0001 else "less than 0.01 %",
+                moment(row.most_at),
             )
             for row, (low, high) in zip(found, limits, strict=True)
         ],

@@ -17,6 +17,7 @@ from ..context import Nav, identity, panel, view
 from ..history import chart
 from ..history.model import as_csv, colors, duration, everybody, title
 from ..history.views import problem_of, reader, ticks
+from ..times import moment
 from . import model
 
 if TYPE_CHECKING:
@@ -118,7 +119,11 @@ def _page(days: int, **more: str) -> str:
         chart=chart.stacked(chart.Frame(times, found.start, end, DAY), series, unit=unit),
         ticks=ticks(found.start, end),
         rows=[
-            (at, model.texts_of(names, amounts[at]), duration(found.points[at].ms / 1000))
+            (
+                moment(at)[:10],
+                *model.texts_of(names, amounts[at]),
+                duration(found.points[at].ms / 1000),
+            )
             for at in reversed(times)
         ],
         totals=model.texts_of(names, totals),
