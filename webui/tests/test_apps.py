@@ -16,6 +16,7 @@ from evenkeel_api.features.apps import App
 from evenkeel_history.period import READ, Sum
 from evenkeel_panel import __version__
 from evenkeel_panel.apps import listing, model, undo, what_if
+from evenkeel_panel.board import Board
 from evenkeel_panel.fake_agent import FakeAgent, external, refused, unreachable
 from evenkeel_panel.testing import BASE, Browser, headings
 from hypothesis import given
@@ -483,8 +484,6 @@ def test_agent_recovers(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
 def test_weights_are_known_to_a_panel_that_starts_while_the_agent_is_down(
     admin: Browser, busy: FakeAgent, panel: Panel
 ) -> None:
-    from evenkeel_panel.board import Board
-
     admin.get("/apps")
 
     def gone() -> Snapshot:
@@ -495,6 +494,24 @@ def test_weights_are_known_to_a_panel_that_starts_while_the_agent_is_down(
     # the same with data that an earlier version of the panel saved, without fixed shares
     board = Board(lambda: '[["player", "Player", "", "p.service", 300]]', lambda text: None)
     assert [(app.name, app.weight, app.fixed_share) for app in board.view(gone).apps] == [("player", 300, 0)]
+
+
+def test_a_page_that_shows_only_names_needs_no_new_view_for_ten_seconds(agent: FakeAgent) -> None:
+    now, asked = [100.0], []
+
+    def query() -> Snapshot:
+        asked.append(now[0])
+        return agent.get_snapshot()
+
+    board = Board(lambda: None, lambda _: None, lambda: now[0])
+    board.view(query)
+    times = ((100.5, False), (101.0, True), (109.9, True), (110.0, True), (110.5, False), (111.0, False))
+    for now[0], names in times:
+        board.view(query, names=names)
+    assert asked == [100.0, 110.0, 111.0]
+    board.expire()
+    board.view(query, names=True)
+    assert len(asked) == 4
 
 
 def test_board_without_apps(admin: Browser, agent: FakeAgent, panel: Panel) -> None:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 # The maximum age of a view: less than the 1 s between two polls of a page, so that each poll gets new figures.
 MAX_AGE_S = 0.9
+# The maximum age of a view for pages about days and years, which show only names of apps and devices from it.
+NAMES_AGE_S = 10.0
 # After a failure, the agent is not asked again for this time: callers get the failure at once, without a timeout.
 RETRY_S = 2.0
 
@@ -46,8 +48,8 @@ class Board:
     """A cache of the agent's answers.
 
     Guarantee: however many browsers poll, the agent gets one query at a time, and at most one per MAX_AGE_S
-    (RETRY_S after a failure). No reader sees an older view. The text that is rendered from a view is cached with
-    it, so that it is rendered once for all readers.
+    (RETRY_S after a failure). No reader sees an older view, except for readers of names. The text that is rendered from a
+    view is cached with it, so that it is rendered once for all readers.
 
     view() gets the query from its caller, because the agent answers a query only with the secret of a session.
     Readers get the cached answer to the query of another reader. So a caller must have checked its own session.
@@ -68,6 +70,7 @@ class Board:
         self._lock = threading.Lock()
         self._view: View | None = None
         self._expires = 0.0
+        self._names_expire = 0.0
         self._number = int(time.time()) * 1000  # so numbers of views differ after a restart of the panel
         self._rendered: dict[str, tuple[str, bytes]] = {}  # texts of the present view, by path: type, content
         self._rendering = threading.Lock()
@@ -77,13 +80,18 @@ class Board:
         self._health_reason = ""
         self._health_expires = 0.0
 
-    def view(self, query: Callable[[], Snapshot]) -> View:
-        """The present view. If QUERY raises AgentUnreachable, the view is not live. Other errors are passed on."""
+    def view(self, query: Callable[[], Snapshot], *, names: bool = False) -> View:
+        """The present view. If QUERY raises AgentUnreachable, the view is not live. Other errors are passed on.
+
+        NAMES: the reader needs names of apps and devices only, so the view may be NAMES_AGE_S old.
+        """
         with self._lock:
-            if self._view is None or self._clock() >= self._expires:
+            if self._view is None or self._clock() >= (self._names_expire if names else self._expires):
                 self._put(self._query(query))
                 assert self._view
-                self._expires = self._clock() + (MAX_AGE_S if self._view.live else RETRY_S)
+                now = self._clock()
+                self._expires = now + (MAX_AGE_S if self._view.live else RETRY_S)
+                self._names_expire = now + (NAMES_AGE_S if self._view.live else RETRY_S)
             return self._view
 
     def rendered(self, view: View, path: str, mimetype: str, render: Callable[[], str | bytes]) -> bytes:
@@ -133,7 +141,7 @@ class Board:
     def expire(self) -> None:
         """Make the next call of view() ask the agent, because the agent may have changed something."""
         with self._lock:
-            self._expires = 0.0
+            self._expires = self._names_expire = 0.0
 
     def _put(self, view: View) -> None:
         self._number += 1

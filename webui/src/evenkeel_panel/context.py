@@ -77,9 +77,9 @@ def call(method: str, *values: Any) -> Any:
     return panel().agent.call(method, secret(), client(), *values)
 
 
-def view() -> View:
-    """The board as the pages show it."""
-    return panel().board.view(lambda: call("GetSnapshot"))
+def view(*, names: bool = False) -> View:
+    """The board as the pages show it. NAMES: only names of apps and devices are needed."""
+    return panel().board.view(lambda: call("GetSnapshot"), names=names)
 
 
 def identity() -> Any:

@@ -200,12 +200,13 @@ class Merged:
         for app, (count, ms) in other.stalls.items():
             self._add_stalls(app, count, ms)
 
-    def sum(self) -> Sum:
+    def sum(self, *, matrix: bool = True) -> Sum:
+        """The sum as dicts. If MATRIX is false, who slowed whom is left out."""
         result = Sum(self.ms, stalls=dict(self.stalls))
         for key, (amount, ios, wait_us, gate_us, gates, service_us, latency) in self.flows.items():
             result.flows[key] = Flow(amount, ios, wait_us, gate_us, gates, service_us, histogram(latency))
-        for names, matrix in self.matrices.items():
-            times = zip(product(names, names), counts(matrix), strict=False)
+        for names, times_us in self.matrices.items() if matrix else ():
+            times = zip(product(names, names), counts(times_us), strict=False)
             result.add_blame({pair: us for pair, us in times if us})
         return result
 

@@ -208,8 +208,10 @@ class Reader:
             return None
         return state.st_dev, state.st_ino
 
-    def read(self, start: int, end: int, *, points: bool = False) -> Found:
+    def read(self, start: int, end: int, *, points: bool = False, matrix: bool = True) -> Found:
         """The history from START to END, at the finest resolution that a chart can show. POINTS: with all flows.
+
+        MATRIX: with who slowed whom.
 
         If the rows of this resolution are already removed for this time, a coarser one is used. Then the span begins and
         ends with whole rows, so it can be longer.
@@ -234,7 +236,11 @@ class Reader:
             if points and period is not None:
                 sums.setdefault(at, Merged()).add_period(period, matrix=False)
         chart.close()
-        found.spots, found.total, found.unreadable = chart.spots, chart.total.sum(), chart.unreadable
+        found.spots, found.total, found.unreadable = (
+            chart.spots,
+            chart.total.sum(matrix=matrix),
+            chart.unreadable,
+        )
         found.points = {at: merged.sum() for at, merged in sums.items()}
         return found
 

@@ -75,7 +75,7 @@ def _data(
     ROWS, CELLS, CHANGES, WEAR, COSTS: whether to include the points, the heat map, the changes, the wear, and who slows whom.
     """
     source = reader()
-    found = source.read(start, end, points=rows)
+    found = source.read(start, end, points=rows, matrix=costs)
     made = log.load(found.start, found.end) if changes else log.Changes()
     states = source.wear() if wear else {}
     return found, model.page_data(found, app, problem_of(found), states, made, cells=cells, costs=costs)
@@ -236,7 +236,7 @@ def _compared(
 
 def _look(flows: Iterable[Key], app: str | None) -> dict[str, Any]:
     """The apps of the page: all (`apps`), those in the charts (`names`), their titles and their colours."""
-    titles = view().titles
+    titles = view(names=True).titles
     everybody = model.everybody((name for name, _, _ in flows), titles)
     return {
         "apps": everybody,

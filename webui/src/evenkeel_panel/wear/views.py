@@ -56,7 +56,7 @@ def load(days: int, shown: View) -> tuple[Found, list[model.Device]]:
 
 
 def _data(days: int) -> tuple[Found, model.WearPage]:
-    found, flash = load(days, view())
+    found, flash = load(days, view(names=True))
     return found, model.page_data(found, days, problem_of(found), flash, limit())
 
 
@@ -99,7 +99,7 @@ def set_limit() -> str | tuple[str, int]:
 
 def _page(days: int, **more: str) -> str:
     found, data = _data(days)
-    titles = view().titles
+    titles = view(names=True).titles
     apps = everybody((app for app, _, _ in found.total.flows), titles)
     times = sorted(found.points)
     amounts = {at: model.by_app(found.points[at]) for at in times}
