@@ -638,10 +638,12 @@ TIMES = st.lists(st.integers(0, 1000), unique=True, max_size=30).map(sorted)
 @settings(deadline=None)
 @given(TIMES, st.data())
 def test_charts_stay_inside_their_box(times: list[int], data: st.DataObject) -> None:
-    values = st.lists(st.none() | st.floats(0, 1e9), min_size=len(times), max_size=len(times))
-    series = {name: data.draw(values) for name in ("a", "b")}
+    amounts, latencies = (
+        {name: data.draw(st.lists(value, min_size=len(times), max_size=len(times))) for name in ("a", "b")}
+        for value in (st.floats(0, 1e9), st.none() | st.floats(0, 1e9))
+    )
     frame = chart.Frame(times, 0, 1001, 1)
-    for made in (chart.stacked(frame, series), chart.lines(frame, series)):
+    for made in (chart.stacked(frame, amounts), chart.lines(frame, latencies)):
         for path in made.shapes.values():
             numbers = [float(number) for number in re.findall(r"-?[0-9.]+(?:e[+-]?[0-9]+)?", path)]
             assert all(0 <= number <= 10000 for number in numbers)

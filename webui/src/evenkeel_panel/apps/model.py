@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_api.features.apps import FIXED_SHARE_MAX, FIXED_SHARE_MIN, WEIGHT_MAX, WEIGHT_MIN
@@ -266,6 +267,7 @@ def percent(value: float | None) -> str:
     return "—" if value is None else f"{value * 100:.1f}"
 
 
+@lru_cache(1024)  # long tables repeat the bounds of the buckets
 def latency(microseconds: float | None) -> str:
     """Three significant digits, which is the precision of the histogram's buckets."""
     if microseconds is None:

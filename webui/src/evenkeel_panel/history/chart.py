@@ -11,14 +11,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import add
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 WIDTH, HEIGHT = 10_000, 1000
 MARK_PERCENT = 2.5  # events that are closer than this part of the width share a mark
-Series = Mapping[str, Sequence[float | None]]  # by app: a value for each time; None: no value
+Amounts = Mapping[str, Sequence[float]]  # by app: a value for each time
+Series = Mapping[str, Sequence[float | None]]  # the same; None: no value
 _Y = [f"{n}" for n in range(HEIGHT + 1)]  # y coordinates as text
 
 
@@ -74,17 +75,12 @@ def _runs(times: Sequence[int], step: int) -> list[range]:
     return runs
 
 
-def _filled(values: Sequence[float | None]) -> Sequence[float]:
-    """VALUES with 0 in place of None."""
-    return [value or 0.0 for value in values] if None in values else cast("Sequence[float]", values)
-
-
-def highest(series: Series) -> float:
+def highest(series: Amounts) -> float:
     """The largest sum of all values at one time."""
-    return max(map(sum, zip(*map(_filled, series.values()), strict=True)), default=0)
+    return max(map(sum, zip(*series.values(), strict=True)), default=0)
 
 
-def stacked(frame: Frame, series: Series, also: Series | None = None, unit: str = "MB/s") -> Chart:
+def stacked(frame: Frame, series: Amounts, also: Amounts | None = None, unit: str = "MB/s") -> Chart:
     """Areas on top of each other, in the order of SERIES. UNIT: that of the values.
 
     Each area goes down to the bottom of the chart. So a page must draw the last one first, and the others over it.
@@ -96,7 +92,7 @@ def stacked(frame: Frame, series: Series, also: Series | None = None, unit: str 
     sums: Sequence[float] = [0.0] * frame.length
     scale, bottom = HEIGHT / top, HEIGHT + 0.5  # int() rounds half up with it
     for app, values in series.items():
-        sums = list(map(add, sums, _filled(values)))
+        sums = list(map(add, sums, values))
         heights = [_Y[int(bottom - value * scale)] for value in sums]
         chart.shapes[app] = "".join([path % tuple(heights[part]) for part, path in steps])
     return chart
@@ -118,20 +114,19 @@ def lines(frame: Frame, series: Series, also: Series | None = None) -> Chart:
     heights: dict[float | None, str] = {
         value: _Y[HEIGHT - round(math.log(max(value, 1.0) / low) * scale)] for value in different
     }
+    heights[None] = ""
     for app, values in series.items():
         drawn = []
         for part, path in steps:
-            wanted = values[part]
-            if None not in wanted:
-                drawn.append(path % tuple([heights[value] for value in wanted]))
+            wanted = [heights[value] for value in values[part]]
+            if "" not in wanted:
+                drawn.append(path % tuple(wanted))
                 continue
             pen = "M"
-            for n, value in enumerate(wanted, part.start):
-                if value is None:
-                    pen = "M"
-                    continue
-                drawn.append(f"{pen}{left[n]},{heights[value]}H{right[n]}")
-                pen = "L"
+            for n, height in enumerate(wanted, part.start):
+                if height:
+                    drawn.append(f"{pen}{left[n]},{height}H{right[n]}")
+                pen = "L" if height else "M"
         chart.shapes[app] = "".join(drawn)
     return chart
 

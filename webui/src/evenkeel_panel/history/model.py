@@ -134,7 +134,14 @@ def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
     result: dict[tuple[str, int], Flow] = {}
     for (name, _, direction), flow in found.flows.items():
         if app is None or name == app:
-            result.setdefault((name, direction), Flow()).add(flow)
+            key = name, direction
+            if key in result:  # an app on several devices: FOUND must not change
+                both = Flow()
+                both.add(result[key])
+                both.add(flow)
+                result[key] = both
+            else:
+                result[key] = flow
     return result
 
 

@@ -246,29 +246,19 @@ def _look(flows: Iterable[Key], app: str | None) -> dict[str, Any]:
     }
 
 
-def _series(found: Found, names: Sequence[str]) -> tuple[chart.Series, chart.Series]:
+def _series(found: Found, names: Sequence[str]) -> tuple[chart.Amounts, chart.Series]:
     """The throughput in MB/s and the p99 latency in µs of the apps NAMES."""
     spots = [found.spots[at] for at in sorted(found.spots)]
     amounts, latencies = merged.by_app(spots, names)
     # bytes per µs are MB/s
-    factors = [1 / (spot.ms * 1000) if spot.ms else None for spot in spots]
-    if None in factors:
-        rates: dict[str, Sequence[float | None]] = {
-            name: [
-                None if factor is None else amount * factor
-                for amount, factor in zip(found, factors, strict=True)
-            ]
-            for name, found in amounts.items()
-        }
-    else:
-        rates = {name: list(map(mul, found, factors)) for name, found in amounts.items()}
-    return rates, latencies
+    factors = [1 / (spot.ms * 1000) if spot.ms else 0.0 for spot in spots]
+    return {name: list(map(mul, amount, factors)) for name, amount in amounts.items()}, latencies
 
 
 def _charts(
     found: Found,
-    series: tuple[chart.Series, chart.Series],
-    other: tuple[chart.Series, chart.Series] | tuple[None, None] = (None, None),
+    series: tuple[chart.Amounts, chart.Series],
+    other: tuple[chart.Amounts, chart.Series] | tuple[None, None] = (None, None),
 ) -> tuple[tuple[str, str, chart.Chart], ...]:
     """Heading, kind and shapes of both charts. OTHER: the series of charts that need the same scales."""
     frame = chart.Frame(sorted(found.spots), found.start, found.end, found.step)

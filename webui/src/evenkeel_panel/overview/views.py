@@ -59,7 +59,7 @@ def _chart(shown: View) -> dict[str, Any]:
     names = everybody((app for point in recent.points.values() for app in point.bytes), titles)
     rates = {(rate.at, rate.app): rate.mbps for rate in data.throughput.rates}
     times = sorted({at for at, _ in rates})
-    series: chart.Series = {name: [rates.get((at, name), 0.0) for at in times] for name in names}
+    series: chart.Amounts = {name: [rates.get((at, name), 0.0) for at in times] for name in names}
     return values | {
         "titles": {name: title(name, titles) for name in names},
         "colors": colors(names),

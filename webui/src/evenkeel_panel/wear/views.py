@@ -107,7 +107,7 @@ def _page(days: int, **more: str) -> str:
     names = [name for name in apps if name in totals]
     size, unit = model.unit(max((sum(day.values()) for day in amounts.values()), default=0))
     end = slot(found.end, DAY) + DAY
-    series: chart.Series = {name: [amounts[at].get(name, 0) / size for at in times] for name in names}
+    series: chart.Amounts = {name: [amounts[at].get(name, 0) / size for at in times] for name in names}
     return render_template(
         "wear/page.html",
         data=data,
