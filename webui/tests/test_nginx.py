@@ -45,7 +45,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Panel
 
     def do_GET(self) -> None:
-        self._answer(str(self.headers).encode())
+        self._answer(bytes(400_000) if self.path == "/history" else str(self.headers).encode())
 
     def do_POST(self) -> None:
         if self.path == "/recorder/download":
@@ -98,8 +98,8 @@ class Site:
             "listen 80;", f"listen 127.0.0.1:{self.plain_port};"
         )
         text = text.replace("listen [::]:443 ssl default_server;", "").replace(
-            "listen 443", f"listen 127.0.0.1:{self.port}"
-        )
+            "listen 443 ssl", f"listen 127.0.0.1:{self.port} sndbuf=16k ssl"
+        )  # with a small buffer of the kernel, so that nginx has to keep what a slow browser does not take
         text = text.replace("/var/lib/evenkeel/tls", str(self.tls)).replace("/run/evenkeel-panel", str(top))
         text = text.replace("/usr/share/evenkeel-panel/static/", f"{COMPONENT}/src/static/")
         paths = "".join(
@@ -185,6 +185,16 @@ def test_an_upload_streams_to_the_panel(site: Site) -> None:
     connection.send(b"x" * half)
     assert connection.getresponse().status == 200
     assert site.panel.received == 2 * half
+
+
+def test_a_long_page_for_a_slow_browser_is_in_no_file(site: Site) -> None:
+    connection = site.connect()
+    connection.connect()
+    connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.request("GET", "/history")
+    time.sleep(0.5)
+    assert len(connection.getresponse().read()) == 400_000
+    assert "buffered to a temporary file" not in (site.top / "stderr").read_text()
 
 
 def test_a_large_form_is_refused(site: Site) -> None:
