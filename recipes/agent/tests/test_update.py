@@ -168,6 +168,12 @@ async def test_the_agent_asks_about_the_slots_only_if_they_may_have_changed(boar
     rauc.installed("ok")
     assert (await board.call("GetUpdate"))["slots"][0]["version"] == "9.0.0"
     assert rauc.count("GetSlotStatus") == 2
+    # an operation that the agent has seen, although nothing was reported
+    rauc.operation = "installing"
+    await board.call("GetUpdate")
+    rauc.operation = "idle"
+    await board.call("GetUpdate")
+    assert rauc.count("GetSlotStatus") == 3
     # a RAUC that has ended cannot report what it did last
     rauc.status.clear()
     rauc.bus.close()

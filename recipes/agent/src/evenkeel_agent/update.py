@@ -310,6 +310,8 @@ class Updates:
                 properties = (await self._rauc(PROPERTIES, "GetAll", "s", [INSTALLER]))[0]
                 if properties.get("Operation") == "idle":
                     await self._read_slots()
+                else:
+                    self._changes += 1
         except CallError as error:
             problem = Message("update-unavailable", reason=str(error))
             return Update(state="unavailable", version=__version__, problem=[problem.note()])
