@@ -169,7 +169,9 @@ def ufs(tmp_path: Path, **values: str) -> Path:
 
 def test_a_ufs_device(tmp_path: Path) -> None:
     sys_ = ufs(tmp_path, eol_info="0x01\n", life_time_estimation_a="0x03\n", life_time_estimation_b="0x0B\n")
+    (sys_ / "block/sda/device/rev").write_text("0204\n")
     found = by_title(facts.gather(sys_, "sda", absent))
+    assert found["firmware revision"].value == "0204"
     assert found["life time, type A"].value == "20 to 30 % used"
     assert found["life time, type B"].value == "more than 100 % used"
     assert found["spare blocks"].value == "normal"

@@ -264,6 +264,8 @@ def test_a_recording_alongside_its_disturbances(tmp_path: Path) -> None:
     runner = Fixed(tmp_path, {}, outputs={"writer": report})
     found = measure.measure(case("rec.allocate"), context(runner, []), 0)
     assert [load.name for load in runner.started[0]] == ["writer", "disturb-truncate", "disturb-allocate"]
+    measure.measure(case("rec.read"), context(runner, []), 0)
+    assert runner.started[1][1].arguments == ["ek-disturb", "--json", "read", str(context(runner, []).path)]
     assert (figures(found)["max"].paper, found.written) == (12482, 5 * MB)
 
 

@@ -242,7 +242,9 @@ def test_without_loads_no_test_file_is_written() -> None:
 
 def test_disturbances_of_the_recorder() -> None:
     found = {c.name: tuple(cases.disturbances(c)) for c in cases.full() if c.kind == "record"}
-    assert found == {"rec.quiet": (), "rec.truncate": ("truncate",), "rec.allocate": ("truncate", "allocate")}
+    assert found == {
+        "rec.quiet": (), "rec.truncate": ("truncate",), "rec.allocate": ("truncate", "allocate"), "rec.read": ("read",),
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -226,11 +226,13 @@ def _stall(how: str, direction: str, mb: int, seconds: float, written: int, comp
     )  # fmt: skip
 
 
-# (name, worst write() of the paper in µs, disturbing programs): Okabe and Toyama, ALL, ALL-BGTRUNC and ALL-BGALL
+# (name, worst write() of the paper in µs, disturbing programs): Okabe and Toyama, ALL, ALL-BGTRUNC, ALL-BGALL, and ALL with a
+# sequential read in the background
 RECORDINGS = (
     ("quiet", 309, ()),
     ("truncate", 9178, ("truncate",)),
     ("allocate", 12482, ("truncate", "allocate")),
+    ("read", 418, ("read",)),
 )
 RECORD_BYTES = 16 * KB
 RECORD_EVERY_S = 0.005

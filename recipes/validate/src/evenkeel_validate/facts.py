@@ -61,13 +61,17 @@ def identity(sys: Path, disk: str) -> str:
     return next(filter(None, (read_line(str(base / name)) for name in names)), "")
 
 
+# kind of the disk -> attribute with its firmware revision; SATA and UFS: the revision of SCSI's INQUIRY
+FIRMWARE = {"mmc": "fwrev", "nvme": "firmware_rev"}
+
+
 def gather(sys: Path, disk: str, run: Run = run_program) -> list[Fact]:
     """All facts of the disk NAME."""
     base = sys / "block" / disk
     found = [
         _attribute("model", base / "device/name" if kind(disk) == "mmc" else base / "device/model"),
         _attribute("manufacturer", base / "device/manfid" if kind(disk) == "mmc" else base / "device/vendor"),
-        _attribute("firmware revision", base / "device/fwrev" if kind(disk) == "mmc" else base / "device/firmware_rev"),
+        _attribute("firmware revision", base / "device" / FIRMWARE.get(kind(disk), "rev")),
         _attribute("write cache, as the kernel sees it", base / "queue/write_cache"),
         _attribute("queue depth of the kernel", base / "queue/nr_requests"),
         _attribute("largest request, KiB", base / "queue/max_sectors_kb"),

@@ -487,7 +487,13 @@ def _record(case: Case, context: Context, limit: int) -> Outcome:
         ],
     )  # fmt: skip
     programs = [
-        Load(f"disturb-{what}", ["ek-disturb", "--replace", "--json", what, str(context.folder / what)])
+        Load(
+            f"disturb-{what}",
+            # it reads the test file, and creates other files
+            ["ek-disturb", "--json", what, str(context.path)]
+            if what == "read"
+            else ["ek-disturb", "--replace", "--json", what, str(context.folder / what)],
+        )
         for what in cases.disturbances(case)
     ]
     window, _ = _run(case, context, 0, [writer, *programs])
