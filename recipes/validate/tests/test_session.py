@@ -143,12 +143,20 @@ def test_a_slow_device_has_no_time_for_the_last_cases(
 def test_what_a_case_wrote_counts_even_if_it_fails(root: Path, launcher: board.Groups) -> None:
     only = next(c for c in few() if c.name == "fair.write.8m")
     run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [only]))
-    cancel = threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGTERM))
-    run.say = lambda line: cancel.start() if "fair.write" in line else None
+
+    def written() -> int:
+        files = [root / "cgroup" / name / "io.stat" for name in ("a", "b")]
+        return sum(fio.io_stat(file.read_text(), board.NUMBER)[1] for file in files if file.exists())
+
+    def cancel() -> None:
+        while not written():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    run.say = lambda line: threading.Thread(target=cancel).start() if "fair.write" in line else None
     found = run.run(run.make_plan())
     assert (found.state, found.reason) == ("partial", "cancelled")
-    texts = [(root / "cgroup" / name / "io.stat").read_text() for name in ("a", "b")]
-    moved = sum(fio.io_stat(text, board.NUMBER)[1] for text in texts)
+    moved = written()
     assert 0 < moved == pytest.approx(found.written - 64 * MB, rel=0.2)
 
 
