@@ -158,6 +158,28 @@ class Bus:
             sent.add_done_callback(lambda done: (done.exception(), _close_files(message)))
 
 
+class Reports:
+    """Signals that the bus sends from the first time on that somebody needs them. RULES: match rules."""
+
+    def __init__(self, bus: Bus, *rules: str) -> None:
+        self._bus = bus
+        self._rules = rules
+        self._subscribing = asyncio.Lock()
+        self._subscribed = False
+
+    async def sent(self) -> bool:
+        """Whether the bus sends them. If it does not yet, this asks for them."""
+        async with self._subscribing:
+            if not self._subscribed:
+                try:
+                    for rule in self._rules:
+                        await self._bus.subscribe(rule)
+                except CallError:
+                    return False
+                self._subscribed = True
+            return True
+
+
 def _close_files(message: Message) -> bool:
     """Close the descriptors in MESSAGE. The agent expects none, but any program may send a signal that has some."""
     _close(message)

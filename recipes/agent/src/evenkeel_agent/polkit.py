@@ -5,7 +5,6 @@ A page of the panel calls several methods, and a question to polkit takes longer
 changes nothing is kept for KEEP_S, unless polkit reports a change of its rules or ends. Each change asks again.
 """
 
-import asyncio
 import pwd
 import time
 from collections import OrderedDict
@@ -15,7 +14,7 @@ from typing import TypeVar
 from dbus_fast import Message, MessageType, Variant
 from evenkeel_api.errors import NotAuthorized
 
-from .bus import Bus, CallError
+from .bus import Bus, CallError, Reports
 
 NAME = "org.freedesktop.PolicyKit1"
 PATH = "/org/freedesktop/PolicyKit1/Authority"
@@ -48,8 +47,7 @@ class Polkit:
         self._users: OrderedDict[str, int] = OrderedDict()  # by unique name of a connection
         self._allowed: OrderedDict[Question, float] = OrderedDict()  # by question: when the answer expires
         self._changes = 0  # number of reports that answers may have changed
-        self._watching = asyncio.Lock()
-        self._watched = False  # whether the bus sends these reports
+        self._reports = Reports(bus, _CHANGED, _OWNER)
         bus.handle(self._signal)
 
     async def authorize(
@@ -68,7 +66,7 @@ class Polkit:
             return "root"
         question = (sender, action, tuple(sorted(details.items())))
         if not (keep and self._clock() < self._allowed.get(question, 0.0)):
-            keep = keep and await self._watch()
+            keep = keep and await self._reports.sent()
             changes = self._changes
             await self._ask(uid, question, interactive)
             if keep and changes == self._changes:
@@ -103,18 +101,6 @@ class Polkit:
             raise NotAuthorized("polkit-silent", user=uid, action=action, reason=str(error)) from error
         if answer[0][0] is not True:
             raise NotAuthorized("polkit-no", user=uid, action=action)
-
-    async def _watch(self) -> bool:
-        """Let the bus report changes of polkit. Returns whether it does."""
-        async with self._watching:
-            if not self._watched:
-                try:
-                    await self._bus.subscribe(_CHANGED)
-                    await self._bus.subscribe(_OWNER)
-                except CallError:
-                    return False
-                self._watched = True
-            return True
 
     def _signal(self, message: Message) -> bool:
         # The sender is not checked. A false signal does no harm: the agent only asks polkit again.

@@ -26,7 +26,7 @@ from evenkeel_common.files import read_line
 
 from . import __version__
 from .accounts import Accounts
-from .bus import Bus, CallError
+from .bus import Bus, CallError, Reports
 from .caller import Caller
 from .settings import Settings
 
@@ -135,8 +135,7 @@ class Updates:
         self._statuses: list[Any] = []  # of all slots, as RAUC last reported them
         self._changes = 0  # number of reports after which the slots may contain something else
         self._asked_at = -1  # this number when RAUC was last asked about the slots
-        self._watching = asyncio.Lock()
-        self._watched = False  # whether the bus sends these reports
+        self._reports = Reports(bus, _OPERATIONS, _OWNER)
         bus.handle(self._signal)
         self._inspection: asyncio.Task[list[Any]] | None = None
         self.problems: list[Message] = []
@@ -324,7 +323,7 @@ class Updates:
 
     async def _read_slots(self) -> None:
         """Ask RAUC about the slots, unless nothing can have changed: to answer, RAUC starts programs. Raises CallError."""
-        watched = await self._watch()
+        watched = await self._reports.sent()
         changes = self._changes
         if changes == self._asked_at:
             return
@@ -336,18 +335,6 @@ class Updates:
             return
         if watched:
             self._asked_at = changes
-
-    async def _watch(self) -> bool:
-        """Let the bus report operations of RAUC. Returns whether it does."""
-        async with self._watching:
-            if not self._watched:
-                try:
-                    await self._bus.subscribe(_OPERATIONS)
-                    await self._bus.subscribe(_OWNER)
-                except CallError:
-                    return False
-                self._watched = True
-            return True
 
     def _signal(self, message: BusMessage) -> bool:
         # The sender is not checked. A false signal does no harm: the agent only asks RAUC again.
