@@ -130,9 +130,7 @@ def test_show_calls_nothing_a_miss_that_was_not_promised(
     stored(places, ratio=1.0, subject="none")
     assert cli.main(["show"], places) == 0
     out = capsys.readouterr().out
-    assert (
-        "-    Bandwidth follows the weights. Not judged, because the scheduler of this device is none" in out
-    )
+    assert "-    Bandwidth follows the weights. Not judged: this device has the scheduler none" in out
     assert "fair.read.1m.ratio is 1, bound 1.9 … 2.1" in out
     assert "MISS" not in out
 

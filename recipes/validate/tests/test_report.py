@@ -119,7 +119,7 @@ def test_a_board_without_evenkeel_is_told_so() -> None:
     ]
     assert found.held is None
     assert found.verdict == (
-        "Not judged, because the scheduler of this device is none, which promises nothing."
+        "Not judged: this device has the scheduler none, which promises nothing."
         " 0 of 1 figures are within the bounds of evenkeel."
     )
 

@@ -53,7 +53,7 @@ def _judge(title: str, pattern: str, by: str, rows: Sequence[Row], subject: str)
     if by == SCHEDULER and subject != SCHEDULER:
         held = None
         words = (
-            f"Not judged, because the scheduler of this device is {subject}, which promises nothing."
+            f"Not judged: this device has the scheduler {subject}, which promises nothing."
             f" {count} the bounds of {SCHEDULER}."
         )
     else:
