@@ -24,7 +24,7 @@ VARIANT = os.environ.get("EVENKEEL_TORTURE_VARIANT", "debug")
 # this access by `udelay_*` microseconds, so that another CPU can race with it. The default delay in interrupts,
 # 20 us, is too short for an emulated machine. To check these values, a race was added on purpose: `ek->nr_starved++`
 # in ek_completed_request() without the lock. KCSAN reported it 17 times in a minute.
-RACES = "kcsan.skip_watch=100 kcsan.udelay_task=100 kcsan.udelay_interrupt=100"
+RACES = " kcsan.skip_watch=100 kcsan.udelay_task=100 kcsan.udelay_interrupt=100"
 SLOWER = 4 if VARIANT == "kcsan" else 1  # factor of the time limits
 
 
@@ -33,7 +33,7 @@ def test_no_hang_no_leak_and_no_kernel_warning() -> None:
     experiment = Experiment(
         "torture", "load, changes of settings and hot unplug at once", f"SECONDS_TO_RUN={SECONDS}\n{script}", lambda _: [],
         modules=("null_blk", "mq-deadline"), memory=2048, cpus=2, clock="host",
-        append=RACES if VARIANT == "kcsan" else "",
+        append="softlockup_panic=1" + (RACES if VARIANT == "kcsan" else ""),
         limit=SLOWER * (400 + 4 * SECONDS), timeout=SLOWER * (500 + 5 * SECONDS),
     )  # fmt: skip
     lab = Lab(workdir=TOP / "build/torture", variant=VARIANT, fresh=True)

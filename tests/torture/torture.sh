@@ -13,14 +13,16 @@ mkdir -p /config && mount -t configfs config /config
 # (none)   no cache. A few requests never complete and time out
 # plain    like (none), but without timeouts
 # cached   a volatile cache, so that fsync() sends a flush, and discards. A few requests
-#          time out
+#          time out. The cache is larger than the device, so that only a flush empties it. If
+#          writes did it too, null_blk could hang: a worker waits, in a loop, for a page that
+#          another worker of the same CPU writes back
 # flushed  like cached, but without FUA: instead, the kernel sends a flush after each FUA
 #          write, as on virtio and SATA disks
 # kept     like cached, but without timeouts
 device() {
 	d=/config/nullb/nullb0
 	mkdir $d || fail "null_blk has no configfs"
-	case ${1-} in cached | flushed | kept) echo 1 > $d/memory_backed; echo 8 > $d/cache_size; echo 1 > $d/discard ;; esac
+	case ${1-} in cached | flushed | kept) echo 1 > $d/memory_backed; echo 512 > $d/cache_size; echo 1 > $d/discard ;; esac
 	case ${1-} in flushed) echo 0 > $d/fua ;; esac
 	echo 2 > $d/irqmode; echo 200000 > $d/completion_nsec
 	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 256 > $d/size
