@@ -713,6 +713,44 @@ def test_a_short_pause_costs_no_share(ek_sim: Path, device: str, op: str, pause:
     assert 1.9 <= 2 * got[0] / got[1] <= 2.1
 
 
+PAUSES = {
+    # device, direction, size, pause in us: 2 to 20 % of the time that the I/O takes alone
+    "a-small-write": ("emmc51:gc_after_kb=1", "w", "4m", 4000),
+    "a-write": ("emmc51", "w", "8m", 5000),
+    "a-write-beside-collection": ("emmc51:gc_after_kb=1", "w", "8m", 3000),
+    "a-read-from-a-card": ("sd-uhs3", "r", "4m", 5000),
+    "a-long-pause": ("emmc51", "r", "100m", 40000),
+    "a-slow-link": (SLOW_LINK, "r", "4m", 20000),
+}
+
+
+@pytest.mark.parametrize("case", PAUSES)
+def test_the_device_waits_for_a_group_that_pauses_regularly(ek_sim: Path, case: str) -> None:
+    """Otherwise the groups would take turns, one I/O each, and shares would be equal."""
+    device, op, size, pause = PAUSES[case]
+    jobs = [f"weight={w},{op},seq,bs={size},qd=1,think={pause}" for w in (200, 100)]
+    got = run(ek_sim, device, *jobs, settle=10, seconds=40)["core"]["ratio"]
+    assert min(got) >= 0.97
+    assert 1.85 <= 2 * got[0] / got[1] <= 2.1
+
+
+@pytest.mark.parametrize(
+    ("device", "pausing", "steady"),
+    [
+        ("pipe:link_read_mbps=200,link_write_mbps=100,cmd_us=500", "r,seq,bs=8m,qd=1,think=2496", "w,bs=1m,qd=16"),
+        ("emmc51:gc_after_kb=1", "r,seq,bs=100m,qd=1,think=10000", "w,bs=1m,qd=16"),
+        ("sata-mlc-8ch", "r,seq,bs=32m,qd=1,think=3000", "r,bs=128k,qd=16"),
+    ],
+)  # fmt: skip
+def test_a_group_pays_for_the_time_that_the_device_waits_for_it(
+    ek_sim: Path, device: str, pausing: str, steady: str
+) -> None:
+    without = run(ek_sim, device, f"weight=200,{pausing.partition(',think')[0]}", steady, settle=10, seconds=40)
+    got = run(ek_sim, device, f"weight=200,{pausing}", steady, settle=10, seconds=40)["core"]["ratio"]
+    assert got[0] >= 0.97, "the device waits"
+    assert got[1] >= min(0.95, 0.95 * without["core"]["ratio"][1]), "the other group does not pay for it"
+
+
 def test_the_owner_of_a_turn_finds_tags(ek_sim: Path) -> None:
     """With 8 tags and 30 groups: requests that other groups have queued leave half of the tags to the owner."""
     device = "station:depth=4,servers=4,max_kb=128,cmd_r_ns=17000,kb_r_ns=2650,link_r_ns=1077"

@@ -133,6 +133,7 @@ struct ek_core_group {
 	u64 pass_at;			/* when @pass_left was last refilled */
 	u64 paused;			/* end of its last pause */
 	u64 busy;			/* when its present period of activity began */
+	u64 away;			/* mean length of the time without a request, ns */
 	struct list_head pass_node;	/* in ek_core.passing or ek_core.gate_passing */
 
 	/* gate.c */
@@ -164,6 +165,7 @@ struct ek_turn {
 					 * dispatched since, ns
 					 */
 	u64 flushed;			/* value of ek_core.flushed at @begin */
+	u64 idle;			/* since @exclusive: time in which the owner had no request, ns */
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */

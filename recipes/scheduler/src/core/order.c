@@ -39,6 +39,15 @@
  */
 #define EK_IDLE_BUSY		4
 #define EK_IDLE_LEAST		10
+/*
+ * A group that pauses regularly is waited for longer: for EK_AWAY_WAIT times its mean pause,
+ * if this is at most 1 / EK_AWAY_BUSY of the time that the group was busy before. The mean is
+ * a moving one over about EK_AWAY_MEAN pauses. A pause counts as at most EK_AWAY_MOST (ns).
+ */
+#define EK_AWAY_WAIT		2
+#define EK_AWAY_BUSY		2
+#define EK_AWAY_MEAN		4
+#define EK_AWAY_MOST		(100 * EK_MS)
 /* The most groups that ek_order_soonest() compares: it bounds the time under the lock. */
 #define EK_SOONEST_LOOKS	256
 /*
@@ -187,9 +196,13 @@ void ek_order_activate(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->share_generation = c->top.generation;
 	ek_order_return(c, g, now);
 	list_add_tail(&g->solo_node, g->known ? &c->measured : &c->unmeasured);
-	g->served = now;
-	g->paused = now;
 	ek_order_place(c, g);
+}
+
+/* When the last request of @g completed, or the time when it was last served if this is later. */
+u64 ek_order_last(struct ek_core_group *g)
+{
+	return max_t(u64, READ_ONCE(g->last_done), g->served);
 }
 
 void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
@@ -201,7 +214,7 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 		g->guessed = true;
 	}
 	ek_order_unplace(c, g);
-	g->left = max_t(u64, READ_ONCE(g->last_done), g->served);
+	g->left = ek_order_last(g);
 	list_del_init(&g->idle);
 	list_del_init(&g->solo_node);
 	ek_cost_alike(c, g, false);
@@ -211,12 +224,18 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 	ek_node_leave(&c->top, &g->node);
 }
 
-/* Does @g have a request or a submitter, or is it about to send its next request? */
-bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
+/* @g, which had no request, has one again: learn how long it was without one. */
+void ek_order_back(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
-	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
-	       (s64)(now - max_t(u64, READ_ONCE(g->last_done), g->served)) <
-	       (s64)(c->t.await_us * EK_US);
+	u64 last = ek_order_last(g), away = now - min_t(u64, now, last);
+
+	/* after its submitter, its request arrives: count the pause only once */
+	if (!g->sent || !ek_before(g->busy, last))
+		return;
+	if (c->turn.g == g)
+		ek_turn_paused(c, last, now);
+	away = min_t(u64, away, EK_AWAY_MOST);
+	g->away = g->away ? g->away - g->away / EK_AWAY_MEAN + away / EK_AWAY_MEAN : away;
 }
 
 /*
@@ -226,11 +245,21 @@ bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
  */
 u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
 {
-	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	u64 last = ek_order_last(g), busy = last - min_t(u64, last, g->busy);
 	u64 most = c->t.await_us * EK_US;
+	u64 wait = clamp_t(u64, busy / EK_IDLE_BUSY, most / EK_IDLE_LEAST, most);
 
-	return last + clamp_t(u64, (last - min_t(u64, last, g->busy)) / EK_IDLE_BUSY,
-			      most / EK_IDLE_LEAST, most);
+	if (most && EK_AWAY_WAIT * g->away <= busy / EK_AWAY_BUSY)
+		wait = max_t(u64, wait, EK_AWAY_WAIT * g->away);
+	return last + wait;
+}
+
+/* Does @g have a request or a submitter, or is it about to send its next request? */
+bool ek_order_expected(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	return g->queued || g->waiting || g->granted || atomic_read(&g->in_flight) ||
+	       (s64)(now - ek_order_last(g)) < (s64)(c->t.await_us * EK_US) ||
+	       ek_before(now, ek_order_idle_until(c, g));
 }
 
 /* Deactivate groups that have been without a request for too long, a few at a time. */

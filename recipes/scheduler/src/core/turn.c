@@ -323,6 +323,15 @@ static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
 	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
 }
 
+/* The owner had no request from @last to @now. */
+void ek_turn_paused(struct ek_core *c, u64 last, u64 now)
+{
+	struct ek_turn *t = &c->turn;
+
+	if (t->all.on)
+		t->idle += now - min_t(u64, now, max_t(u64, last, t->all.from));
+}
+
 /* Has @g had no request and no submitter for longer than a turn waits for its owner? */
 static bool ek_turn_idles(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
@@ -462,7 +471,7 @@ static void ek_turn_brief(struct ek_core *c, struct ek_turn *t, u64 wall, bool q
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
-	u64 wall, own, paid = 0, flushed = atomic64_read(&c->flushed) - t->flushed;
+	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle;
 	bool quiet = g->op == EK_OP_READ && c->wrote &&
 		     now - c->wrote < EK_WROTE_NS;
 	bool tells;
@@ -471,7 +480,12 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		return;
 	ek_meter_read(&t->all, g);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
-	wall -= min_t(u64, wall, flushed + ek_turn_others(c, t));
+	others += ek_turn_others(c, t);
+	wall -= min_t(u64, wall, others);
+	/* the device waited for the owner, and may have served others meanwhile */
+	idle = min_t(u64, wall, t->idle - min_t(u64, t->idle, others));
+	wall -= idle;
+	ek_order_adjust(c, g, idle);
 	if (wall && ek_turn_stood(c, t, wall, now)) {
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - t->all.cost);
 		return;
@@ -632,11 +646,13 @@ void ek_turn_step(struct ek_core *c, u64 now)
  * an I/O, for example of 100 MB, and prepares the next one. The device must not run empty.
  * Meanwhile the group with the least virtual time may send a few requests. They must cost
  * only a small part of the time that the owner was busy, because the owner may have to wait
- * for them. Returns that group, or NULL.
+ * for them. Only for the first await_us of a pause: during a longer one, a buffer could take
+ * many of them at once and be busy with them long after the owner's return. Returns that
+ * group, or NULL.
  */
 static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_group *g, u64 now)
 {
-	u64 last = max_t(u64, READ_ONCE(g->last_done), g->served);
+	u64 last = ek_order_last(g);
 	u64 inside = max_t(s64, 0, atomic64_read(&c->in_flight_cost));
 	struct ek_core_group *other;
 
@@ -648,7 +664,8 @@ static struct ek_core_group *ek_turn_filler(struct ek_core *c, struct ek_core_gr
 	if (!other || (c->short_until > now && atomic_read(&c->in_flight)))
 		return NULL;
 	inside += ek_cost(c, other, other->op, other->bytes);
-	if (EK_FILL_BUSY * inside > last - min_t(u64, last, g->busy))
+	if (EK_FILL_BUSY * inside > last - min_t(u64, last, g->busy) ||
+	    now > last + c->t.await_us * EK_US)
 		return NULL;
 	return other;
 }
