@@ -58,6 +58,7 @@ class Job:
     - `rw`: fio's pattern. `bs`: size of an I/O. `qd`: I/Os outstanding.
     - `weight`: of its group. `inside`: path of the group that contains it, empty for the root.
     - `buffered`: through the page cache. `dsync`: each write is durable (O_DSYNC).
+    - `pause`: ms that the job pauses after each I/O.
     - `copies`: the number of such groups. Each has a job of its own.
     """
 
@@ -69,6 +70,7 @@ class Job:
     inside: str = ""
     buffered: bool = False
     dsync: bool = False
+    pause: int = 0
     copies: int = 1
 
     @property
@@ -123,7 +125,8 @@ def described(job: Job) -> str:
     order = "random " if job.rw.startswith("rand") else ""
     how = ("buffered " if job.buffered else "") + ("durable " if job.dsync else "")
     size = f"{job.bs[:-1]} {'KiB' if job.bs.endswith('k') else 'MiB'}"
-    return f"{how}{order}{'writes' if job.writes else 'reads'} {size} QD{job.qd}"
+    pause = f" with pauses of {job.pause} ms" if job.pause else ""
+    return f"{how}{order}{'writes' if job.writes else 'reads'} {size} QD{job.qd}{pause}"
 
 
 def shares(groups: Mapping[str, int], leaves: Sequence[str]) -> dict[str, float]:
@@ -158,6 +161,7 @@ class _Runner:
             " --thread"
             + (f" --ramp_time={ramp:g}" if ramp else "")
             + (" --sync=dsync" if self.job.dsync else "")
+            + (f" --thinktime={self.job.pause}ms --thinktime_blocks=1" if self.job.pause else "")
         )
         if self.job.rw.startswith("rand"):
             extra += " --norandommap"

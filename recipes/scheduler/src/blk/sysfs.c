@@ -157,12 +157,13 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   (s64)(c->vtime - ek->core.vnow), g->queued, c->urgent);
 	if (g->fixed || g->regulated)
 		seq_printf(m, " fixed=%u", g->fixed);
-	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d alike=%d noise_percent=%u\n",
+	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d alike=%d noise_percent=%u pause_us=%llu\n",
 		   ek_group_in_flight(g), atomic_read(&g->held), g->pending,
 		   g->nr_waiting, g->throttled, c->limit,
 		   c->least / 1000,
 		   c->rate ? div64_u64(EK_SEC << (EK_Q - 10), c->rate) : 0,
-		   c->known, c->alike, (u32)ek_mul(100, c->noise));
+		   c->known, c->alike, (u32)ek_mul(100, c->noise),
+		   div_u64(c->away, EK_US));
 }
 
 /*

@@ -84,6 +84,11 @@ CASES = (
          (Job("read", "randread", "16k", 4), Job("buffered", "write", "1m", buffered=True))),
     Case("buffered-durable.emmc51", flashsim("emmc51"),
          (Job("durable", "randwrite", "16k", 4, 200, dsync=True), Job("buffered", "write", "1m", buffered=True))),
+    # pauses between two I/Os
+    Case("pauses.emmc51", flashsim("emmc51"),
+         (Job("a", "write", "8m", 1, 200, pause=5), Job("b", "write", "8m", 1, 100, pause=5))),
+    Case("pauses-steady.emmc51", flashsim("emmc51"),
+         (Job("pauses", "read", "32m", 1, 200, pause=10), Job("steady", "randread", "128k", 16, 100))),
     # many groups, and groups inside groups
     Case("twenty.emmc51", flashsim("emmc51", slices=32),
          (Job("read", "randread", "64k", 2, 100, copies=10), Job("write", "write", "256k", 2, 50, copies=10))),
