@@ -228,12 +228,20 @@ def test_two_versions_of_firmware_are_compared(places: Places, capsys: pytest.Ca
     assert "1 figure compared: 0 worse" in out
 
 
-def test_restore(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+def test_restore(places: Places, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     places.state.mkdir()
     path = places.sys / "block" / board.DISK / "queue/nr_requests"
     undo.Journal(places.journal, "boot-1").set(path, "64")
     assert cli.main(["restore"], places) == 0
     assert path.read_text() == "128\n"
+    journal = undo.Journal(places.journal, "boot-1")
+    monkeypatch.setattr(undo, "file_system", lambda path: "1")
+    journal.file(places.state / "data")
+    monkeypatch.setattr(undo, "file_system", lambda path: "2")
+    assert cli.main(["restore"], places) == 1
+    assert "its file system is not mounted" in capsys.readouterr().err
+    assert cli.main(["restore", "--forget"], places) == 0
+    assert not places.journal.exists()
     places.journal.write_text("{")
     assert cli.main(["restore"], places) == 1
     assert "Reboot the board" in capsys.readouterr().err

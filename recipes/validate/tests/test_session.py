@@ -306,6 +306,66 @@ def test_a_removed_device_has_a_verdict(root: Path, launcher: board.Groups) -> N
     assert found.not_restored == []
 
 
+@pytest.mark.parametrize("when", ["before a case", "during a case"])
+def test_a_target_that_is_unmounted_ends_the_run(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    """Its files stay in the journal, and the report says so. All settings are restored."""
+    before = board.values(root / "sys")
+    run = make(root, launcher)
+    mounted = True
+    real = undo.file_system
+
+    def unmount() -> None:
+        nonlocal mounted
+        mounted = False
+        (root / "data").rename(root / "medium")
+        (root / "data").mkdir()
+
+    def file_system(path: Path) -> str:
+        return real(path) if mounted or (root / "data") not in path.parents else "0"
+
+    def measured(case: Case, context: measure.Context, limit: int) -> measure.Outcome:
+        if mounted and case.name == "latency.beside.reads":
+            unmount()
+            raise ValidateError("No such file or directory")
+        return measure_(case, context, limit)
+
+    def say(line: str) -> None:
+        if mounted and when == "before a case" and "latency.alone" in line:
+            run.say = lambda line: None
+            monkeypatch.setattr(measure, "measure", lambda case, *more: done(case, *more))
+
+    def done(case: Case, *more: Any) -> measure.Outcome:
+        outcome = measure_(case, *more)
+        unmount()
+        return outcome
+
+    measure_ = measure.measure
+    run.say = say
+    monkeypatch.setattr(undo, "file_system", file_system)
+    if when == "during a case":
+        monkeypatch.setattr(measure, "measure", measured)
+    found = run.run(run.make_plan())
+    assert found.state == "partial"
+    assert "unmounted" in found.reason
+    assert found.skipped == {}
+    assert {row.id.rpartition(".")[0] for row in found.rows} == {case.name for case in few()[:3]}
+    assert any(
+        f"cannot remove {root / 'data/.ek-validate/data'}: its file system" in x for x in found.not_restored
+    )
+    after = board.values(root / "sys")
+    assert {**after, "scheduler": ""} == {**before, "scheduler": ""}
+    # no validation begins as long as its files are somewhere
+    with pytest.raises(ValidateError, match="left something behind"):
+        run.run(run.make_plan())
+    (root / "data").rmdir()
+    (root / "medium").rename(root / "data")
+    mounted = True
+    assert session.restore(places(root), launcher) == []
+    clean(root, before)
+
+
 def test_a_case_that_fails_does_not_end_the_run(
     root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:

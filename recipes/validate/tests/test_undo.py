@@ -5,6 +5,7 @@ import errno
 import itertools
 import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -223,6 +224,108 @@ def test_a_damaged_journal_is_reported_and_stays(tmp_path: Path, content: bytes)
     with pytest.raises(ValidateError, match="Reboot the board"):
         undo.restore(tmp_path / "undo.json", BOOT, Slices())
     assert (tmp_path / "undo.json").read_bytes() == content
+
+
+# ---- file systems that are not mounted
+
+
+@pytest.fixture
+def medium(tmp_path: Path) -> Iterator[Path]:
+    """A mounted file system of its own. The test may unmount it."""
+    folder = tmp_path / "medium"
+    folder.mkdir()
+    if call("mount", "-t", "tmpfs", "medium", str(folder)):
+        pytest.skip("mount(8) needs root")
+    yield folder
+    call("umount", str(folder))
+
+
+def call(*command: str) -> int:
+    return subprocess.run(command, capture_output=True, check=False).returncode
+
+
+def filled(journal: undo.Journal, folder: Path) -> None:
+    """Files as a validation makes them in FOLDER."""
+    journal.folder(folder / "folder")
+    (folder / "folder").mkdir()
+    journal.file(folder / "folder/data")
+    (folder / "folder/data").write_bytes(b"x")
+    journal.file(folder / "folder/never-made")
+
+
+def test_files_on_an_unmounted_file_system_stay_in_the_journal(
+    tmp_path: Path, sys_: Path, medium: Path
+) -> None:
+    """Everything else is restored. After the file system is mounted again, its files are removed, too."""
+    path = tmp_path / "undo.json"
+    journal = undo.Journal(path, BOOT)
+    journal.set(queue(sys_) / "nr_requests", "64")
+    journal.frozen("apps.slice")
+    filled(journal, medium)
+    # the same file system elsewhere, as on a medium that somebody has unmounted and mounts again later
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert call("mount", "--bind", str(medium), str(elsewhere)) == 0
+    try:
+        assert call("umount", str(medium)) == 0
+        slices = Slices()
+        failed = journal.restore(slices)
+        assert [line.partition(":")[0] for line in failed] == [
+            f"cannot remove {medium / 'folder' / name}" for name in ("never-made", "data")
+        ] + [f"cannot remove {medium / 'folder'}"]
+        assert "not mounted" in failed[0]
+        assert "--forget" in failed[0]
+        assert (queue(sys_) / "nr_requests").read_text() == "128\n"
+        assert slices.orders == [("thaw", "apps.slice")]
+        assert [e["kind"] for e in undo.load(path)] == ["folder", "file", "file"]
+        # a reboot does not change that
+        assert len(undo.restore(path, "boot-2", Slices())) == 3
+        assert call("mount", "--bind", str(elsewhere), str(medium)) == 0
+        assert undo.restore(path, "boot-2", Slices()) == []
+        assert list(elsewhere.iterdir()) == []
+        assert not path.exists()
+    finally:
+        call("umount", str(elsewhere))
+
+
+def test_files_on_another_file_system_in_its_place_are_not_touched(tmp_path: Path, medium: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    filled(journal, medium)
+    assert call("umount", str(medium)) == 0
+    assert call("mount", "-t", "tmpfs", "another", str(medium)) == 0
+    (medium / "folder").mkdir()
+    (medium / "folder/data").write_bytes(b"mine")
+    assert len(journal.restore(Slices())) == 3
+    assert (medium / "folder/data").read_bytes() == b"mine"
+
+
+def test_a_lost_file_system_can_be_forgotten(tmp_path: Path, sys_: Path, medium: Path) -> None:
+    """But nothing else that could not be restored."""
+    path = tmp_path / "undo.json"
+    journal = undo.Journal(path, BOOT)
+    journal.slice("x.slice")
+    filled(journal, medium)
+    assert call("umount", str(medium)) == 0
+    assert undo.restore(path, BOOT, Slices(refuses="stop"), forget=True) == [
+        "cannot restore x.slice: systemd does not answer"
+    ]
+    assert [e["kind"] for e in undo.load(path)] == ["slice"]
+
+
+def test_a_folder_that_cannot_be_removed_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.folder(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
+
+    def refused(self: Path) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rmdir", refused)
+        failed = journal.restore(Slices())
+    assert failed == [f"cannot restore {tmp_path / 'folder'}: Read-only file system"]
+    assert journal.restore(Slices()) == []
+    assert not (tmp_path / "folder").exists()
 
 
 # ---- power cuts

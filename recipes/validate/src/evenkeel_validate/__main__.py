@@ -91,7 +91,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     compare.add_argument("before", metavar="A")
     compare.add_argument("after", metavar="B")
-    commands.add_parser("restore", help="undo what a validation that was killed has changed")
+    undo = commands.add_parser("restore", help="undo what a validation that was killed has changed")
+    undo.add_argument(
+        "--forget", action="store_true", help="give up the test files on file systems that are not mounted"
+    )
     channels = commands.add_parser(
         "channels", parents=[common], help="find the flash channels of a disk; it only reads the disk"
     )
@@ -315,9 +318,9 @@ def _compare(args: argparse.Namespace, places: Places) -> int:
     return 1 if worse else 0
 
 
-def _restore(places: Places) -> int:
+def _restore(args: argparse.Namespace, places: Places) -> int:
     launcher, _ = _launcher()
-    failed = session.restore(places, launcher)
+    failed = session.restore(places, launcher, forget=args.forget)
     for line in failed:
         print(f"ek-validate: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -364,7 +367,7 @@ def main(arguments: Sequence[str] | None = None, places: Places | None = None) -
             case "compare":
                 return _compare(args, places)
             case "restore":
-                return _restore(places)
+                return _restore(args, places)
             case "channels":
                 return _channels(args, places)
             case _:

@@ -60,10 +60,13 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def restore(places: Places, launcher: Launcher) -> list[str]:
-    """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running."""
+def restore(places: Places, launcher: Launcher, *, forget: bool = False) -> list[str]:
+    """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running.
+
+    FORGET: as of undo.restore().
+    """
     with lock.held(places.lock, lock.RESTORE):
-        return undo.restore(places.journal, places.boot, launcher)
+        return undo.restore(places.journal, places.boot, launcher, forget=forget)
 
 
 @dataclass(frozen=True)
@@ -294,6 +297,8 @@ class Session:
             known: dict[tuple[str, str], float] = {}
             active = found.subject
             for index, step in enumerate(made.steps):
+                if step.case.jobs:
+                    self._still_mounted()
                 times = [plan.estimate(s.case, facts.kind(where.disk), rate) for s in made.steps[index:]]
                 if time.monotonic() - begin + times[0] > made.profile.seconds:
                     # the device is slower than the plan assumed
@@ -349,6 +354,9 @@ class Session:
             with _counted(context.runner, budget, found):
                 outcome = measure.measure(case, context, limit)
         except ValidateError as error:
+            # without its file, each case would fail in the same way
+            if case.jobs:
+                self._still_mounted()
             found.skipped[plan.full_name(Step(case, context.subject), found.subject)] = str(error)
             self.say(f"  left out: {error}")
             return
@@ -356,6 +364,14 @@ class Session:
         found.add(case.name, outcome, context.subject, now())
         if context.subject == found.subject:
             known.update({(case.name, f.metric): f.value for f in outcome.figures})
+
+    def _still_mounted(self) -> None:
+        """Raises Stopped if the file system of the test file was unmounted."""
+        where = self.request.target
+        if where.kind == "file" and not where.path.exists():
+            raise Stopped(
+                f"the test file {where.path} is no longer there: its file system was unmounted, or a program deleted the file"
+            )
 
     def _choose(self, journal: undo.Journal, scheduler: str) -> None:
         self._note_fixed_shares()

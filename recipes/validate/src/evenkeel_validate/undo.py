@@ -7,11 +7,13 @@ Undoing an entry twice, or one whose change was never made, has no effect. So a 
 
 - value: the old value of a kernel attribute. A reboot resets attributes, and may give a device another name. So these
   entries count only in the boot in which they were written.
-- file, folder: a file or folder that the validation creates. A folder that has other files stays.
+- file, folder: a file or folder that the validation creates. A folder that has other files stays. The value is the id of
+  the file system (file_system()). The entry is undone only there: if the file system is unmounted, another one is in its place.
 - slice: a systemd slice whose units run the loads. The loads outlive a validation that was killed.
 - frozen: a systemd slice whose units are paused. A reboot starts them, so the entry counts only in its boot.
 
-An entry whose device is gone is done. All other entries that fail stay in the journal, and restore() reports them.
+An entry is done if the kernel has removed the attribute with its device. All other entries that fail stay in the journal, and
+restore() reports them. Only the caller can know that an unmounted file system will not come back; then restore() forgets it.
 """
 
 import contextlib
@@ -29,7 +31,10 @@ from evenkeel_common.files import read_line, why
 from .errors import ValidateError
 
 VERSION = 1
+# errors of an attribute whose device is gone
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
+# errors of rmdir() for a folder with files of somebody else, or for something else in its place
+FOREIGN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 Kind = Literal["value", "file", "folder", "slice", "frozen"]
 KINDS = get_args(Kind)
 
@@ -39,6 +44,22 @@ class Slices(Protocol):
 
     def stop(self, slice_name: str) -> None: ...
     def thaw(self, slice_name: str) -> None: ...
+
+
+class Unmounted(OSError):
+    """The file system of an entry is not mounted."""
+
+
+def file_system(path: Path) -> str:
+    """The id of the file system of PATH, or of its first parent that exists; "" if the kernel does not tell.
+
+    ext4, XFS and btrfs derive it from their UUID, or from the device. So the id stays the same after a reboot, at least if the
+    device keeps its number.
+    """
+    for folder in (path, *path.parents):
+        with contextlib.suppress(OSError):
+            return f"{os.statvfs(folder).f_fsid:x}"
+    return ""
 
 
 def _text(path: Path) -> str:
@@ -83,13 +104,13 @@ class Journal:
         """Record that the file PATH will be created. Raises ValidateError if it exists: it is not ours."""
         if path.exists():
             raise ValidateError(f"{path} exists already; remove it, or choose another folder")
-        self._add("file", str(path))
+        self._add("file", str(path), file_system(path))
 
     def folder(self, path: Path) -> None:
         """Record that the folder PATH will be created. Raises ValidateError if it exists: it is not ours."""
         if path.exists():
             raise ValidateError(f"{path} exists already; remove it, or choose another folder")
-        self._add("folder", str(path))
+        self._add("folder", str(path), file_system(path))
 
     def slice(self, name: str) -> None:
         """Record that units will run in the slice NAME."""
@@ -167,10 +188,10 @@ def load(path: Path) -> list[dict[str, str]]:
     return entries
 
 
-def restore(path: Path, boot: str, slices: Slices) -> list[str]:
+def restore(path: Path, boot: str, slices: Slices, *, forget: bool = False) -> list[str]:
     """Undo the entries of the journal at PATH, and remove it. Returns what failed, a line for each. Raises ValidateError.
 
-    BOOT is the id of the present boot.
+    BOOT is the id of the present boot. FORGET: files on a file system that is not mounted are given up.
     """
     entries = load(path)
     kept: list[dict[str, str]] = []
@@ -183,8 +204,13 @@ def restore(path: Path, boot: str, slices: Slices) -> list[str]:
     for entry in latest_first:
         try:
             _undo(entry, boot, slices)
+        except Unmounted as error:
+            if not forget:
+                kept.append(entry)
+                failed.append(str(error))
         except OSError as error:
-            if error.errno in GONE and not _waits(entry, kept):
+            gone = error.errno in GONE if entry["kind"] == "value" else error.errno == errno.ENOENT
+            if gone and not _waits(entry, kept):
                 continue
             kept.append(entry)
             failed.append(f"cannot restore {entry['path']}: {why(error)}")
@@ -203,7 +229,12 @@ def _waits(entry: dict[str, str], kept: list[dict[str, str]]) -> bool:
 
 
 def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
+    """Undo ENTRY. Raises OSError."""
     path = Path(entry["path"])
+    if entry["kind"] in ("file", "folder") and entry["value"] and file_system(path) != entry["value"]:
+        raise Unmounted(
+            f"cannot remove {path}: its file system is not mounted. Mount it first, or give --forget if you no longer have it"
+        )
     match entry["kind"]:
         case "slice" if entry["boot"] == boot:
             slices.stop(entry["path"])
@@ -216,5 +247,8 @@ def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
             if stat.S_ISREG(path.lstat().st_mode):
                 files.remove(str(path))
         case "folder":
-            with contextlib.suppress(OSError):
+            try:
                 path.rmdir()
+            except OSError as error:
+                if error.errno not in FOREIGN:
+                    raise
