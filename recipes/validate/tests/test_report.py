@@ -208,6 +208,24 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
     assert summary.sentences(empty()) == ["Nothing was measured."]
 
 
+def test_the_summary_says_whether_two_and_four_groups_get_their_shares() -> None:
+    rows = [
+        row(f"fair.shares.{case}.share-{group}", 100.0, (98, 102))
+        for case in ("3-2.read.1m", "3-2", "3-2-2-1.read.10m", "3-2-2-1")
+        for group in "ab"
+    ]
+    said = "Groups with the weights 3:2 and 3:2:2:1 each get their share, for blocks of 1 to 100 MB."
+    assert said in summary.sentences(empty(rows=rows))
+    rows += [
+        row("fair.shares.3-2-2-1.write.10m.share-c", 90.0, (98, 102)),
+        row("fair.shares.3-2-2-1.write.10m.share-d", 100.0, (98, 102)),
+    ]
+    said = "Not all groups get their share with the weights 3:2:2:1 for writes of 10 MB."
+    assert said in summary.sentences(empty(rows=rows))
+    # a window with too few blocks is not judged
+    assert summary.sentences(empty(rows=[row("fair.shares.3-2.share-a", 90.0)]))[0].startswith("The figures")
+
+
 def test_a_ratio_that_was_not_judged_is_not_called_held() -> None:
     found = empty(rows=[row("fair.read.1m.ratio", 2.0, (1.9, 2.1)), row("fair.read.100m.ratio", 3.0)])
     assert summary.sentences(found) == [

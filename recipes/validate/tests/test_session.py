@@ -40,7 +40,7 @@ def few() -> list[Case]:
         Case("latency.alone", "latency", "a light reader", (cases.READER,), **short),
         Case("latency.beside.reads", "latency", "beside", (cases.READER, Job("load", "read", "1m")), needs=cases.GROUPS,
              **short),
-        Case("fair.read.1m", "ratio", "2:1", (a, b), needs=cases.GROUPS, compared=True, paper={"ratio": 1.96}, **short),
+        Case("fair.read.1m", "ratio", "2:1", (a, b), needs=cases.GROUPS, compared="first", paper={"ratio": 1.96}, **short),
         Case("fair.write.8m", "ratio", "2:1", (replace(a, rw="write"), replace(b, rw="write")), settle=0.5, seconds=9,
              written=20 * MB, needs=cases.GROUPS),
         Case("promise.small-medium", "promise", "unequal", (a, b), needs=cases.GROUPS, **short),
@@ -127,7 +127,7 @@ def test_a_slow_device_has_no_time_for_the_last_cases(
     assert sorted(step.case.name for step in made.steps) == list(names)
     rates: list[float] = []
 
-    def estimate(case: cases.Case, kind: str, rate: float = 0) -> float:
+    def estimate(case: cases.Case, kind: str, file: int, rate: float = 0) -> float:
         rates.append(rate)
         return 10**6 if case.name == "latency.alone" else 1
 
@@ -138,6 +138,21 @@ def test_a_slow_device_has_no_time_for_the_last_cases(
     assert {row.id for row in found.rows} >= {"fair.read.1m.ratio"}
     # as fast as the test file was written
     assert 0 < min(rates) < 1e12
+
+
+def test_a_slow_device_keeps_time_for_the_comparison(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The deciding cases on other schedulers were announced, so they run instead of the last cases of the subject."""
+    times = {"fair.read.1m": 300.0, "latency.alone": 500.0, "latency.beside.reads": 1.0}
+    profile = replace(PROFILE, seconds=1000, cases=lambda: [c for c in few() if c.name in times])
+    run = make(root, launcher, profile=profile, schedulers=["bfq", "none"])
+    made = run.make_plan()
+    monkeypatch.setattr(plan, "estimate", lambda case, *more: times[case.name])
+    found = run.run(made)
+    assert found.skipped == {"latency.alone": plan.no_time(made.profile)}
+    ratio = next(row for row in found.rows if row.id == "fair.read.1m.ratio")
+    assert set(ratio.baselines) == {"bfq", "none"}
 
 
 def test_what_a_case_wrote_counts_even_if_it_fails(root: Path, launcher: board.Groups) -> None:
@@ -643,7 +658,7 @@ CACHE_PROFILE = replace(PROFILE, seconds=600, cases=lambda: [CACHE])
 
 def shorten(patch: pytest.MonkeyPatch) -> None:
     """Shorten the windows to some planned reads."""
-    patch.setattr(measure, "CACHE_S", 1.5)
+    patch.setattr(cases, "CACHE_S", 1.5)
 
 
 def memory(root: Path, mib: int) -> None:

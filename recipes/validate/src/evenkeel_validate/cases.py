@@ -26,6 +26,8 @@ Kind = Literal[
     "channels",
     "cache",
 ]
+# Whether the other schedulers run a case, too: "first" the cases that decide, and "later" the others if time is left.
+Compared = Literal["", "first", "later"]
 # What a case needs. A case whose needs are not met is skipped, and the report says why.
 Need = Literal[
     "groups",
@@ -80,7 +82,7 @@ class Case:
 
     - `settle`, `seconds`: before the window in which I/O is counted, and the longest window.
     - `written`: bytes that the case writes, all its parts together.
-    - `compared`: the other schedulers run it, too.
+    - `compared`: when the other schedulers run it, too.
     """
 
     name: str
@@ -91,7 +93,7 @@ class Case:
     seconds: float = 4.0
     written: int = 0
     needs: frozenset[Need] = frozenset()
-    compared: bool = False
+    compared: Compared = ""
     paper: Mapping[str, float] = field(default_factory=dict)
 
     @property
@@ -121,6 +123,10 @@ PRIORITY_BYTES = 32 * MB
 # Passes over the test file before the page pool has the size that the files need, at most: its controller decides after as many
 # accesses as the cache has pages.
 GROWTH_PASSES = 3
+# ek-pool runs its controller every 5 s. So this many seconds pass after each of these passes.
+GROWTH_S = 6
+# The shortest window of a measurement of the cache: it has about 300 planned reads.
+CACHE_S = 20.0
 # and a pass that fills the memory, and one measurement each with and without the page pool
 CACHE_PARTS = GROWTH_PASSES + 3
 
@@ -159,19 +165,20 @@ def _latencies(seconds: float, written: int) -> list[Case]:
         "flushes": ("writes of 4 KiB, each with fsync", Job("load", "randwrite", "4k", sync="fsync"), GROUPS),
         "discards": ("discards of free space", Job("load", "trim", "1m"), GROUPS | {"discard"}),
     }
+    compared: dict[str, Compared] = {"reads": "later", "writes": "first"}
     alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), seconds=seconds)
     contended = [
         Case(
             f"latency.beside.{name}", "latency", f"4 KiB reads alongside {what}", (READER, load), seconds=seconds,
             written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
-            compared=name in ("reads", "writes"),
+            compared=compared.get(name, ""),
         )
         for name, (what, load, needs) in loads.items()
     ]  # fmt: skip
     return [alone, *contended]
 
 
-def _ratio(direction: str, mb: int, seconds: float, written: int = 0, compared: bool = False) -> Case:
+def _ratio(direction: str, mb: int, seconds: float, written: int = 0, compared: Compared = "") -> Case:
     """Two loads with weights 2:1 (Hasegawa et al., tables 4 and 5).
 
     Flash that collects garbage stands still for tenths of a second, in the turn of one load or the other. So writes need a
@@ -186,14 +193,25 @@ def _ratio(direction: str, mb: int, seconds: float, written: int = 0, compared: 
     )  # fmt: skip
 
 
-def _shares(weights: Sequence[int], seconds: float) -> Case:
+# Weights of the cases of shares, in the order of the groups
+THREE_TWO, THREE_TWO_TWO_ONE = (300, 200), (300, 200, 200, 100)
+
+
+def _shares(weights: Sequence[int], mb: int, seconds: float, settle: float = 3, written: int = 0) -> Case:
+    """Direct I/O of groups with WEIGHTS: reads, or WRITTEN bytes of writes.
+
+    The paper has reads of 100 MB. Their name has no size, as in the lab.
+    """
+    direction = "write" if written else "read"
     name = "-".join(str(w // 100) for w in weights)
     jobs = tuple(
-        Job(group, "read", "100m", 1, weight) for group, weight in zip("abcd", weights, strict=False)
+        Job(group, direction, f"{mb}m", 1, weight) for group, weight in zip("abcd", weights, strict=False)
     )
+    of_paper = (direction, mb) == ("read", 100)
     return Case(
-        f"fair.shares.{name}", "shares", f"weights {name.replace('-', ':')}, direct reads of 100 MB", jobs, settle=3,
-        seconds=seconds, needs=GROUPS, compared=True,
+        f"fair.shares.{name}" + ("" if of_paper else f".{direction}.{mb}m"), "shares",
+        f"weights {name.replace('-', ':')}, direct {direction}s of {mb} MB", jobs, settle=settle, seconds=seconds,
+        written=written, needs=GROUPS, compared="later" if of_paper else "",
     )  # fmt: skip
 
 
@@ -205,7 +223,7 @@ def _promises(seconds: float, written: int) -> list[Case]:
     small = Job("small", "randread", "4k", 8)
     return [
         Case("promise.small-medium", "promise", "4 KiB reads at depth 8 alongside 1 MiB reads",
-             (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared=True),
+             (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared="later"),
         Case("promise.read-write", "promise", "16 KiB reads alongside 512 KiB writes",
              (Job("read", "randread", "16k", 4), Job("write", "write", "512k", 8)),
              settle=4, seconds=CONTENDED_S, written=written, needs=GROUPS),
@@ -216,7 +234,7 @@ def _promises(seconds: float, written: int) -> list[Case]:
     ]  # fmt: skip
 
 
-def _stall(how: str, direction: str, mb: int, seconds: float, written: int, compared: bool) -> Case:
+def _stall(how: str, direction: str, mb: int, seconds: float, written: int, compared: Compared = "") -> Case:
     """A video player alongside a load (Hasegawa et al., table 3)."""
     load = Job("load", direction, f"{mb}m", 1, 100, buffered=how == "buffered")
     return Case(
@@ -287,29 +305,40 @@ def quick() -> list[Case]:
         *_limits({"read": 0, "write": 64 * MB}, ("1m",), (1, 4), 1.5),
         *_limits({"randread": 0, "randwrite": 8 * MB}, ("4k",), (1, 32), 1.5),
         *_latencies(2.2, 60 * MB),
-        _ratio("read", 1, 4, compared=True), _ratio("read", 30, 5, compared=True),
-        _ratio("write", 8, 15, 120 * MB, compared=True),
+        _ratio("read", 1, 4, compared="later"), _ratio("read", 30, 5, compared="first"),
+        _ratio("write", 8, 15, 120 * MB, compared="later"),
+        _shares(THREE_TWO, 1, 3, settle=1), _shares(THREE_TWO_TWO_ONE, 10, 3, settle=1),
         _promises(2, 0)[0],
-        _stall("direct", "read", 100, 10, 0, False),
+        _stall("direct", "read", 100, 10, 0),
     ]  # fmt: skip
 
 
 SIZES = ("4k", "16k", "64k", "256k", "1m", "4m")
 
 
+# Alongside which loads the player also runs on other schedulers. Large direct writes stop it longest.
+COMPARED_STALLS: Mapping[tuple[str, str, int], Compared] = {
+    ("direct", "write", 100): "first",
+    ("direct", "read", 100): "later",
+}
+
+
 def full() -> list[Case]:
+    """Ratios are compared at 1, 30 and 100 MB. They decide at 100 MB, where the kernel's schedulers keep them least."""
+    ratios: dict[int, Compared] = {1: "later", 30: "later", 100: "first"}
     reads, writes = sorted(RATIOS["read"]), sorted(RATIOS["write"])
     return [
         *_limits({"read": 0, "randread": 0, "write": 128 * MB, "randwrite": 24 * MB}, SIZES, (1, 4, 32), 3),
         Case("device.sustained", "sustained", "one stream of writes, past the fast cache", (Job("job", "write", "1m", 8),),
              settle=0, seconds=240, written=4096 * MB),
         *_latencies(15, 512 * MB),
-        *(_ratio("read", mb, 12 if mb == 1 else 20, compared=mb in (1, 30, 100)) for mb in reads),
-        *(_ratio("write", mb, 60, 1200 * MB, compared=mb == 8) for mb in writes if mb < 100),
+        *(_ratio("read", mb, 12 if mb == 1 else 20, compared=ratios.get(mb, "")) for mb in reads),
+        *(_ratio("write", mb, 60, 1200 * MB, compared="later" if mb == 8 else "") for mb in writes if mb < 100),
         _ratio("write", 100, 140, 6000 * MB),
-        _shares((300, 200), 20), _shares((300, 200, 200, 100), 25),
+        _shares(THREE_TWO, 1, 8), _shares(THREE_TWO, 10, 8), _shares(THREE_TWO, 100, 20),
+        _shares(THREE_TWO_TWO_ONE, 1, 10), _shares(THREE_TWO_TWO_ONE, 10, 10), _shares(THREE_TWO_TWO_ONE, 100, 25),
         *_promises(8, 3300 * MB),
-        *(_stall(*p, 30, 2048 * MB, p in (("direct", "read", 100), ("direct", "write", 100))) for p in STALLS),
+        *(_stall(*p, 30, 2048 * MB, COMPARED_STALLS.get(p, "")) for p in STALLS),
         *_records(20),
         _fixed(10, 8), _fixed(30, 8),
         _directory(90),
@@ -318,15 +347,18 @@ def full() -> list[Case]:
 
 
 def soak() -> list[Case]:
-    """The cases of `full`, then long streams of writes, each followed by the cases that change when flash is worn or full."""
-    found = full()
+    """The cases of `full`, then long streams of writes, each followed by the cases that change when flash is worn or full.
+
+    The writes of more than two groups come first, before the streams wear the flash.
+    """
+    found = [*full(), *(_shares(w, 10, 90, written=2400 * MB) for w in (THREE_TWO, THREE_TWO_TWO_ONE))]
     for turn in range(1, 5):
         stream = Case(
             f"device.sustained.turn{turn}", "sustained", f"stream of writes, turn {turn}", (Job("job", "write", "1m", 8),),
             settle=0, seconds=3600, written=16384 * MB,
         )  # fmt: skip
         again = [*_latencies(60, 2048 * MB)[:3], _ratio("read", 100, 30), _ratio("write", 8, 60, 576 * MB)]
-        found += [stream, *(replace(case, name=f"{case.name}.turn{turn}", compared=False) for case in again)]
+        found += [stream, *(replace(case, name=f"{case.name}.turn{turn}", compared="") for case in again)]
     return found
 
 

@@ -46,10 +46,6 @@ PLAYER_WEIGHT = 200
 # The page pool keeps at least this share of the priority files, in percent. Where the probes of the module are busy, a page
 # may be charged to its reader.
 LEAST_KEPT = 99.0
-# The shortest window of a measurement of the cache: it has about 300 planned reads.
-CACHE_S = 20.0
-# ek-pool runs its controller every 5 s
-GROWTH_S = 6
 
 
 @dataclass
@@ -576,7 +572,7 @@ def _grown(case: Case, context: Context, files: priority.Files) -> None:
     for _ in range(cases.GROWTH_PASSES):
         files.load()
         _filled(case, context)
-        for _ in range(GROWTH_S):
+        for _ in range(cases.GROWTH_S):
             if pagepool.covers(pagepool.state(context.pool), cases.PRIORITY_BYTES):
                 return
             context.runner.pause(1)
@@ -591,7 +587,7 @@ def _cache(case: Case, context: Context, limit: int) -> Outcome:
         )
     try:
         with priority.made(folder) as files:
-            seconds = max(_filled(case, context), CACHE_S)
+            seconds = max(_filled(case, context), cases.CACHE_S)
             without = _kept(case, context, files, seconds)
             # Pages keep the group to which they were charged. So the files must enter the cache again.
             files.drop()

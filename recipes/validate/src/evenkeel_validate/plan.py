@@ -23,6 +23,8 @@ KEPT_FREE = 64 * MB
 GUESS = {"mmc": 40e6, "scsi": 200e6, "nvme": 500e6, "other": 100e6}
 # the same for small random writes
 GUESS_RANDOM = {"mmc": 4e6, "scsi": 40e6, "nvme": 200e6, "other": 20e6}
+# the same for large reads
+GUESS_READ = {"mmc": 80e6, "scsi": 250e6, "nvme": 800e6, "other": 100e6}
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,13 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """`skipped`: name of a case → why it is left out. `prepared`: bytes of the files that are written first."""
+    """`skipped`: name of a case → why it is left out. `prepared`: bytes of the files that are written first.
+
+    `subject`: the scheduler that is validated.
+    """
 
     profile: Profile
+    subject: str
     steps: tuple[Step, ...]
     skipped: Mapping[str, str]
     prepared: int
@@ -128,8 +134,8 @@ def make(
 ) -> Plan:  # fmt: skip
     """The plan. The cases run on the scheduler SUBJECT; those that are compared run on the OTHERS, too.
 
-    Steps that do not fit into the budget or into the time of the profile are left out, those of other schedulers first.
-    ONLY: as of chosen().
+    Order: the cases of SUBJECT, then the deciding cases on each other scheduler, then the rest. Steps that do not fit into the
+    budget or into the time of the profile are left out, the last ones first. ONLY: as of chosen().
     """
     wanted = chosen(profile, only)
     on_device = "file system" not in have
@@ -140,12 +146,13 @@ def make(
     steps: list[Step] = []
     limit = profile.written if budget is None else budget
     written, seconds = 0, prepared / GUESS[kind] + 5
-    for scheduler in (subject, *others):
-        for case in runnable:
-            if scheduler != subject and not case.compared:
-                continue
+    rounds = [(subject, runnable)]
+    for when in ("first", "later"):
+        rounds += [(other, [c for c in runnable if c.compared == when]) for other in others]
+    for scheduler, of_round in rounds:
+        for case in of_round:
             again = relaid(case, profile.file) if on_device else 0
-            took = estimate(case, kind) + again / GUESS[kind]
+            took = estimate(case, kind, profile.file) + again / GUESS[kind]
             wants = case.written + again
             if prepared + written + wants > limit:
                 why = (
@@ -158,7 +165,7 @@ def make(
                 written, seconds = written + wants, seconds + took
                 continue
             skipped[full_name(Step(case, scheduler), subject)] = why
-    return Plan(profile, tuple(steps), skipped, prepared, written, math.ceil(seconds))
+    return Plan(profile, subject, tuple(steps), skipped, prepared, written, math.ceil(seconds))
 
 
 def relaid(case: Case, size: int) -> int:
@@ -169,12 +176,24 @@ def relaid(case: Case, size: int) -> int:
     return fio.areas(Path(), size, 2)[1].size if "discard" in case.needs else 0
 
 
-def estimate(case: Case, kind: str, rate: float = math.inf) -> float:
-    """Seconds that a case will take. RATE: of writes on this device, bytes per second, as soon as it is known."""
-    if not case.written or case.kind in ("record", "cache"):
+def decides(step: Step, subject: str) -> bool:
+    """Whether the comparison with another scheduler rests on STEP."""
+    return step.scheduler != subject and step.case.compared == "first"
+
+
+def estimate(case: Case, kind: str, file: int, rate: float = math.inf) -> float:
+    """Seconds that a case will take, with a test file of FILE bytes.
+
+    RATE: of writes on this device, bytes per second, as soon as it is known.
+    """
+    slower = min(rate / GUESS[kind], 1.0)
+    if case.kind == "cache":
+        one = file / (GUESS_READ[kind] * slower)
+        growth = cases.GROWTH_PASSES * (one + cases.GROWTH_S)
+        return min(one + growth + 2 * max(one, cases.CACHE_S) + case.parts, case.longest)
+    if not case.written or case.kind == "record":
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
-    slower = min(rate / GUESS[kind], 1.0)
     rate = (GUESS_RANDOM if small else GUESS)[kind] * slower
     reads = sum(not job.writes for job in case.jobs) if case.kind == "promise" else 0
     return min(case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S, case.longest)
@@ -223,6 +242,9 @@ def announcement(
             f"The scheduler of the device changes for a while ({', '.join(schedulers)}). While another one than evenkeel is"
             " active, weights and fixed shares of the apps are not enforced, and the board reports this as a problem."
         )
+    if others := compared(plan):
+        counts = ", ".join(f"{count} on {name}" for name, count in others.items())
+        lines.append(f"For comparison, cases run on other schedulers, too: {counts}.")
     lines += [f"Left out: {name}, because {why}." for name, why in plan.skipped.items()]
     return lines
 
@@ -233,6 +255,12 @@ def schedulers_of(plan: Plan) -> list[str]:
     if any(step.case.kind in ("promise", "fixed") for step in plan.steps):
         found.append("none")
     return list(dict.fromkeys(found))
+
+
+def compared(plan: Plan) -> dict[str, int]:
+    """How many cases each other scheduler has."""
+    found = [step.scheduler for step in plan.steps]
+    return {name: found.count(name) for name in dict.fromkeys(found) if name != plan.subject}
 
 
 def discards_space(plan: Plan) -> bool:

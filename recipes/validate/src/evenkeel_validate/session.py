@@ -299,9 +299,16 @@ class Session:
             for index, step in enumerate(made.steps):
                 if step.case.jobs:
                     self._still_mounted()
-                times = [plan.estimate(s.case, facts.kind(where.disk), rate) for s in made.steps[index:]]
-                if time.monotonic() - begin + times[0] > made.profile.seconds:
-                    # the device is slower than the plan assumed
+                times = [
+                    plan.estimate(s.case, facts.kind(where.disk), made.profile.file, rate)
+                    for s in made.steps[index:]
+                ]
+                # A device may be slower than the plan assumed. Then the comparison keeps the time of its deciding cases.
+                kept = 0.0
+                if not plan.decides(step, found.subject):
+                    later = zip(made.steps[index:], times, strict=True)
+                    kept = sum(took for s, took in later if plan.decides(s, found.subject))
+                if time.monotonic() - begin + times[0] + kept > made.profile.seconds:
                     found.skipped[plan.full_name(step, found.subject)] = plan.no_time(made.profile)
                     continue
                 left = sum(times)

@@ -15,13 +15,22 @@ if TYPE_CHECKING:
     from .report import Report
 
 CASES = {"quick": cases.quick, "full": cases.full, "soak": cases.soak}
+# (weights, direction, MB) in the id of a share; the shares of the paper have no direction and size
+SHARE = re.compile(r"fair\.shares\.([\d-]+)(?:\.(read|write)\.(\d+)m)?\.share-\w")
 RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
 
 
 def sentences(report: "Report") -> list[str]:
     """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
     rows = {row.id: row for row in report.rows}
-    found = [_rates(report, rows), _weights(report), _stalls(rows), _sustained(rows), _latency(rows)]
+    found = [
+        _rates(report, rows),
+        _weights(report),
+        _shares(report),
+        _stalls(rows),
+        _sustained(rows),
+        _latency(rows),
+    ]
     found += [_cache(rows), _health(report)]
     # Not every figure has a sentence.
     without = "The figures show what was measured." if report.rows else "Nothing was measured."
@@ -78,6 +87,24 @@ def _weights(report: "Report") -> str:
         which = "measured" if len(ratios) == len(all_) else "judged"
         return f"{with_} holds the ratio 2:1 at every size that was {which}."
     return f"{with_} does not hold the ratio 2:1 for {', '.join(missed)}."
+
+
+def _shares(report: "Report") -> str:
+    """Whether each group of two or four got its share. A case counts as missed if one of its groups did not get it."""
+    held: dict[tuple[str, str, int], bool] = {}
+    for row in report.rows:
+        if (m := SHARE.fullmatch(row.id)) and row.target is not None:
+            key = m[1].replace("-", ":"), m[2] or "read", int(m[3] or 100)
+            held[key] = held.get(key, True) and row.holds() is not False
+    if not held:
+        return ""
+    missed = [f"{weights} for {what}s of {mb} MB" for (weights, what, mb), ok in held.items() if not ok]
+    if missed:
+        return f"Not all groups get their share with the weights {listed(missed)}."
+    weights = list(dict.fromkeys(weights for weights, _, _ in held))
+    sizes = sorted({mb for _, _, mb in held})
+    span = f"{sizes[0]} MB" if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]} MB"
+    return f"Groups with the weights {listed(weights)} each get their share, for blocks of {span}."
 
 
 def _stalls(rows: dict[str, Row]) -> str:
