@@ -59,6 +59,8 @@ def test_sigterm_at_any_moment_leaves_no_file(
     # the signal ends the round in which it comes
     assert found["bytes"] == (100663296 if last > 3 else 0)
     assert found["seconds"] > 0
+    # without a whole round, no discard was timed
+    assert (found["each_us"] > 0) is (last > 3)
     assert (
         tools.calls[:3]
         == [

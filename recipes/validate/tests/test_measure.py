@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from evenkeel_api.features.cache import Cache
 from evenkeel_report.row import Figure
-from evenkeel_validate import cases, discards, fio, measure, priority
+from evenkeel_validate import cases, discards, fio, measure, priority, recording
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.loads import Load, Window
@@ -72,14 +72,15 @@ def discarding(
     """The figures alongside discards, and the loads."""
     for number in range(1, fio.READERS + 1):
         (tmp_path / f"reader_lat.{number}.log").write_text("0, 200000, 0, 4096\n" * 30)
-    runner = Fixed(tmp_path, {}, outputs={"load": {"bytes": discarded, "seconds": 2.5}})
+    runner = Fixed(tmp_path, {}, outputs={"load": {"bytes": discarded, "seconds": 2.5, "each_us": 700.0}})
     # fio's logs of an earlier case are removed before the loads start, and these loads write none
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Path, "unlink", lambda *_: None)
+        known = {("latency.alone", "p50"): 100.0, ("latency.alone", "p99"): 200.0}
         found = measure.measure(
-            case(f"latency.beside.{load}"), replace(context(runner, []), folder=folder), 0
+            case(f"latency.beside.{load}"), replace(context(runner, []), folder=folder, known=known), 8 * MB
         )
-    return found, runner.started[0]
+    return found, runner.started[-1]
 
 
 def test_discards_in_a_file_system_are_a_load_of_their_own(tmp_path: Path) -> None:
@@ -257,6 +258,51 @@ def test_stalls_of_a_player(tmp_path: Path) -> None:
     )
     player, load = runner.started[0]
     assert (player.weight, load.weight, player.lasting, load.lasting) == (200, 100, False, True)
+
+
+def test_a_light_reader_waits_for_one_discard(tmp_path: Path) -> None:
+    """The time of a discard is measured alone, in a run before."""
+    found = figures(discarding(tmp_path, 500_000_000, Path("/data/.ek-validate"))[0])
+    assert found["load-one"].value == 700.0
+    assert (found["p99"].value, found["p99"].target, found["p99"].must) == (200.0, 2 * (700 + 100), True)
+    # on a partition, fio times it
+    assert figures(discarding(tmp_path, 0, None)[0])["p99"].target == 2 * (1 + 100)
+
+
+def test_a_light_reader_waits_for_one_flush(tmp_path: Path) -> None:
+    """fio's 100 writes with fsync took 1 s."""
+    found, loads = discarding(tmp_path, 0, Path("/data/.ek-validate"), "flushes")
+    assert figures(found)["load-one"].value == 10_000.0
+    assert figures(found)["p99"].target == 2 * (10_000 + 100)
+    assert [load.name for load in loads] == ["reader", "load"]
+
+
+def test_the_bytes_of_flushes_are_those_of_both_runs(tmp_path: Path) -> None:
+    for number in range(1, fio.READERS + 1):
+        (tmp_path / f"reader_lat.{number}.log").write_text("0, 200000, 0, 4096\n" * 30)
+    runner = Fixed(tmp_path, {})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", lambda *_: None)
+        found = measure.measure(case("latency.beside.flushes"), context(runner, []), 8 * MB)
+    assert runner.limits == [2 * MB, 6 * MB]
+    assert found.written == 8 * MB
+
+
+def test_the_recorder_alongside_its_disturbances(tmp_path: Path) -> None:
+    writes = int(cases.RECORDER_S / cases.RECORD_EVERY_S)
+    times = {f"{name}_us": 4.0 for name in ("p50", "p99", "max")}
+    report = {"writes": writes, "lost": 1, "durable": {"late": 2, "lost": 3, "max_us": 140_000.0}, **times}
+    runner = Fixed(tmp_path, {}, outputs={"writer": report})
+    for subject in ("evenkeel", "none"):
+        found = measure.measure(case("rec.ek.allocate"), context(runner, [], subject), 0)
+        of = {name: (f.value, f.target, f.must) for name, f in figures(found).items() if f.target is not None}
+        assert of == {"late": (2, 0, True), "lost": (4, 0, True), "durable-max": (140.0, 1000, True)}
+    writer, *others = runner.started[0]
+    assert writer.arguments[1:4] == ["-I", recording.__file__, "/data/recorder"]
+    assert [load.name for load in others] == ["disturb-truncate", "disturb-allocate"]
+    runner.outputs = {"writer": {**report, "writes": 7}}
+    with pytest.raises(ValidateError, match=f"the recorder wrote 7 of {writes} records"):
+        measure.measure(case("rec.ek.quiet"), context(runner, []), 0)
 
 
 def test_a_recording_alongside_its_disturbances(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ def test_full_has_all_cases_of_the_papers_on_a_slow_device() -> None:
         "rec.quiet",
         "rec.truncate",
         "rec.allocate",
+        "rec.ek.allocate",
         "channel.probe",
         "device.sustained",
         "pool.directory",
@@ -79,7 +80,7 @@ def test_names_are_ids_and_each_load_fits_into_its_part_of_the_file(name: str) -
             area = fio.areas(Path("x"), profile.file, len(case.jobs))[0]
             fio.job_file(job, area, seconds=1, limit=0, seed=1)
         # each case that writes says how much, and no other one does
-        writes = any(j.writes for j in case.jobs) or case.kind in ("record", "cache")
+        writes = any(j.writes for j in case.jobs) or case.kind in ("record", "recorder", "cache")
         assert bool(case.written) == writes, case.name
 
 
@@ -153,7 +154,7 @@ def test_an_io_that_does_not_fit_into_a_small_test_file_is_left_out() -> None:
 def test_the_space_has_all_files_that_exist_at_once() -> None:
     trims = discards.BYTES
     assert plan.space(PROFILES["quick"]) == PROFILES["quick"].file + plan.MOVIE + trims
-    others = plan.MOVIE + 300 * 10**6 + trims + cases.PRIORITY_BYTES
+    others = plan.MOVIE + 300 * 10**6 + trims + cases.PRIORITY_BYTES + cases.RECORDER_BYTES
     assert plan.space(PROFILES["full"]) == PROFILES["full"].file + others
     assert plan.space(PROFILES["full"], ["stall."]) == PROFILES["full"].file + plan.MOVIE
     assert plan.space(PROFILES["full"], ["fair."]) == PROFILES["full"].file
@@ -174,8 +175,8 @@ def test_the_cases_on_which_a_bound_rests_are_chosen_too(name: str) -> None:
         before = {c.name for c in found[: [c.name for c in found].index(case.name)]}
         known = {(other, percentile): 1.0 for other in before for percentile in ("p50", "p99")}
         load = case.jobs[1] if case.kind == "latency" and len(case.jobs) > 1 else None
-        if load and load.rw in ("read", "write"):
-            assert measure.light_bound(known, load) is not None, case.name
+        if load:
+            assert measure.light_bound(known, load, 1.0) is not None, case.name
         else:
             assert {c.name for c in found if not c.name.startswith(case.name)} == set()
     names = [c.name for c in plan.chosen(PROFILES[name])]

@@ -153,9 +153,43 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert all(p.held is None for p in promises.judge([], "evenkeel"))
 
 
+def test_the_recorder_is_judged_with_every_scheduler() -> None:
+    rows = [row(f"rec.ek.quiet.{what}", 0.0, 0.0, "lower") for what in ("late", "lost")]
+    for subject in ("evenkeel", "none"):
+        assert (
+            judged(*rows, subject=subject)["The recorder"].verdict
+            == "Held: 2 of 2 figures are within their bounds."
+        )
+    rows += [row("rec.ek.allocate.late", 3.0, 0.0, "lower")]
+    assert judged(*rows, subject="none")["The recorder"].held is False
+
+
+def test_the_summary_says_whether_flushes_and_discards_hold_up_others_and_what_the_recorder_lost() -> None:
+    found = empty()
+    found.rows = [
+        row("latency.beside.flushes.p99", 4000.0, 5000.0, "lower"),
+        row("latency.beside.discards.p99", 90_000.0, 30_000.0, "lower"),
+        *(
+            row(f"rec.ek.{name}.{what}", 0.0, 0.0, "lower")
+            for name in ("quiet", "read")
+            for what in ("late", "lost")
+        ),
+        row("rec.ek.quiet.durable-max", 130.0, 1000.0, "lower"),
+        row("rec.ek.read.durable-max", 250.0, 1000.0, "lower"),
+    ]
+    assert summary.sentences(found) == [
+        "Flushes of an app do not hold up the small reads of others: 1 % of them took longer than 4 ms."
+        " Discards of an app hold up the small reads of others: 1 % of them took longer than 90 ms.",
+        "The recorder lost no record and was never late: each was on the flash within 250 ms.",
+    ]
+    found.rows = [*found.rows[2:], row("rec.ek.allocate.late", 3.0, 0.0)]
+    assert summary.sentences(found) == ["The recorder lost 0 records, and 3 were late."]
+
+
 def test_a_promise_without_a_bound_says_so() -> None:
-    """Alongside flushes and discards, a light reader has no bound. Its cases were measured all the same."""
-    found = judged(row("latency.beside.flushes.p99", 100.0))["A light"]
+    """Without the case latency.alone, a light reader has no bound. Its cases were measured all the same."""
+    rows = [row("latency.beside.flushes.p99", 100.0)]
+    found = next(p for p in promises.judge(rows, "evenkeel") if "flushes" in p.title)
     assert (found.held, found.verdict) == (
         None,
         "Not judged, because none of the measured figures has a bound.",
@@ -170,6 +204,9 @@ def test_each_promise_has_cases_that_judge_it() -> None:
         "regulate.30.accuracy",
         "stall.direct.read.100m.count",
         "latency.beside.reads.p99",
+        "latency.beside.flushes.p99",
+        "latency.beside.discards.p99",
+        "rec.ek.allocate.late",
         "pool.directory.kept",
     )
     found = promises.judge([row(i, 5.0, 1.0, "lower") for i in ids], "evenkeel")

@@ -202,6 +202,23 @@ def test_a_folder_with_other_files_stays(tmp_path: Path) -> None:
     assert (tmp_path / "folder/mine").exists()
 
 
+def test_a_folder_of_a_program_is_removed_with_its_content(tmp_path: Path) -> None:
+    journal = undo.Journal(tmp_path / "undo.json", BOOT)
+    journal.folder(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "mine").write_bytes(b"mine")
+    journal.tree(tmp_path / "folder/recorder")
+    assert journal.restore(Slices()) == []
+    journal.folder(tmp_path / "folder")
+    (tmp_path / "folder").mkdir()
+    journal.tree(tmp_path / "folder/recorder")
+    (tmp_path / "folder/recorder/bench").mkdir(parents=True)
+    (tmp_path / "folder/recorder/bench/00000000.seg").write_bytes(b"x")
+    (tmp_path / "folder/recorder/link").symlink_to(tmp_path / "mine")
+    assert journal.restore(Slices()) == []
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine"]
+
+
 def test_a_link_in_place_of_the_file_is_not_followed(tmp_path: Path) -> None:
     journal = undo.Journal(tmp_path / "undo.json", BOOT)
     journal.file(tmp_path / "data")

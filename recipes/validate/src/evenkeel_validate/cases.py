@@ -22,6 +22,7 @@ Kind = Literal[
     "promise",
     "stall",
     "record",
+    "recorder",
     "fixed",
     "channels",
     "cache",
@@ -38,6 +39,7 @@ Need = Literal[
     "ek-writer",
     "ek-pairs",
     "ek-pool",
+    "ek-recorder",
     "large file",
 ]
 
@@ -75,6 +77,11 @@ class Job:
         """Bytes of an I/O."""
         return int(self.bs[:-1]) * {"k": KB, "m": MB}[self.bs[-1]]
 
+    @property
+    def stops_all(self) -> bool:
+        """Whether a device may serve nothing else during an I/O of the job: a discard or a flush."""
+        return self.rw == "trim" or bool(self.sync)
+
 
 @dataclass(frozen=True)
 class Case:
@@ -108,13 +115,25 @@ class Case:
     @property
     def longest(self) -> float:
         """Seconds that the case takes at most, with the start and the end of its programs."""
-        return self.parts * (self.settle + self.seconds + 1.0)
+        return self.before + self.parts * (self.settle + self.seconds + 1.0)
+
+    @property
+    def before(self) -> float:
+        """Seconds in which the load of `stopping` runs alone."""
+        return ONE_SETTLE_S + ONE_S + 1.0 if self.stopping else 0.0
+
+    @property
+    def stopping(self) -> Job | None:
+        """The load whose single I/O is timed alone first: the bound of a light reader rests on it."""
+        return next((job for job in self.jobs if job.stops_all and self.kind == "latency"), None)
 
 
 # The window of a job of a promise that is measured alone and only reads. Reads end after a time.
 ALONE_S = 8.0
 # the time before the window of a job of a promise that is measured alone
 ALONE_SETTLE_S = 2.0
+# The window in which a flush or a discard is timed alone, and the time before it
+ONE_S, ONE_SETTLE_S = 1.5, 0.5
 # The longest window of a promise in which jobs write
 CONTENDED_S = 40.0
 # The files of a priority directory, in bytes together: less than the 30 % of the cache that the page pool always gives to
@@ -267,9 +286,35 @@ def _records(seconds: float) -> list[Case]:
     ]  # fmt: skip
 
 
+# The recorder of Evenkeel alongside the same programs. At its start it writes its segments, RECORDER_BYTES together.
+RECORDERS = ("quiet", "allocate", "read")
+RECORDER_S = 20
+RECORDER_RETAIN, RECORDER_SEGMENT = 16 * MB, MB
+RECORDER_BYTES = RECORDER_RETAIN + RECORDER_SEGMENT
+# The recorder has to write for each record: the record, its head, and the zeros that fill up a batch
+RECORDER_EACH = RECORD_BYTES * 1.02
+
+
+def _recorders() -> list[Case]:
+    writes = int(RECORDER_S / RECORD_EVERY_S)
+    return [
+        Case(
+            f"rec.ek.{name}", "recorder",
+            f"ek-recorder, 16 KB every 5 ms, {' and '.join(_programs(name)) or 'nothing'} in the background",
+            settle=0, seconds=RECORDER_S + 10, written=RECORDER_BYTES + int(writes * RECORDER_EACH),
+            needs=GROUPS | {"file system", "ek-recorder", "ek-writer"},
+        )
+        for name in RECORDERS
+    ]  # fmt: skip
+
+
+def _programs(name: str) -> Sequence[str]:
+    return next(programs for recording, _, programs in RECORDINGS if recording == name)
+
+
 def disturbances(case: Case) -> Sequence[str]:
-    """The programs that run alongside the recorder in a case of the kind `record`."""
-    return next(programs for name, _, programs in RECORDINGS if case.name == f"rec.{name}")
+    """The programs that run in the background of a recording."""
+    return _programs(case.name.rpartition(".")[2])
 
 
 def _fixed(percent: int, seconds: float) -> Case:
@@ -307,9 +352,9 @@ def quick() -> list[Case]:
         *_latencies(2.2, 60 * MB),
         _ratio("read", 1, 4, compared="later"), _ratio("read", 30, 5, compared="first"),
         _ratio("write", 8, 15, 120 * MB, compared="later"),
-        _shares(THREE_TWO, 1, 3, settle=1), _shares(THREE_TWO_TWO_ONE, 10, 3, settle=1),
+        _shares(THREE_TWO, 1, 2, settle=1), _shares(THREE_TWO_TWO_ONE, 10, 2, settle=1),
         _promises(2, 0)[0],
-        _stall("direct", "read", 100, 10, 0),
+        _stall("direct", "read", 100, 8, 0),
     ]  # fmt: skip
 
 
@@ -340,6 +385,7 @@ def full() -> list[Case]:
         *_promises(8, 3300 * MB),
         *(_stall(*p, 30, 2048 * MB, COMPARED_STALLS.get(p, "")) for p in STALLS),
         *_records(20),
+        *_recorders(),
         _fixed(10, 8), _fixed(30, 8),
         _directory(90),
         _channels(30),

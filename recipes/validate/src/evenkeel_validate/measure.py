@@ -18,7 +18,7 @@ from typing import Any
 from evenkeel_common.files import why
 from evenkeel_report.row import Figure
 
-from . import cases, discards, fio, pagepool, priority
+from . import cases, discards, fio, pagepool, priority, recording
 from .cases import Case, Job
 from .errors import ValidateError
 from .fio import Area, Bins, Result
@@ -215,12 +215,17 @@ def _sustained(case: Case, context: Context, limit: int) -> Outcome:
     return Outcome(figures, series=list(window.series), written=results["job"].written)
 
 
-def light_bound(known: Mapping[tuple[str, str], float], load: Job) -> float | None:
-    """The target of a light reader's p99 in µs: twice the time of one large request and of its own read.
+def light_bound(known: Mapping[tuple[str, str], float], load: Job, one: float | None = None) -> float | None:
+    """The target of a light reader's p99 in µs: twice the time of one request of the load and of its own read.
 
-    If its p99 alone is longer, that is the bound. None if these times were not measured.
+    A scheduler cannot interrupt a request, so the reader waits for one that the device has. ONE: the time of a flush or a
+    discard alone, in µs. If the reader's p99 alone is longer, that is the bound. None if these times were not measured.
     """
-    large = known.get((f"device.sequential-{'write' if load.writes else 'read'}.1m.qd1", "p50"))
+    large = (
+        one
+        if load.stops_all
+        else known.get((f"device.sequential-{'write' if load.writes else 'read'}.1m.qd1", "p50"))
+    )
     own, alone = known.get(("latency.alone", "p50")), known.get(("latency.alone", "p99"))
     if large is None or own is None or alone is None:
         return None
@@ -236,7 +241,27 @@ def _trims(job: Job | None, folder: Path | None) -> Load | None:
     )
 
 
+def _one(case: Case, context: Context, limit: int) -> tuple[float, int]:
+    """(time of one flush or discard of the load alone in µs, bytes written)."""
+    load = case.stopping
+    assert load is not None
+    alone = replace(case, settle=cases.ONE_SETTLE_S, seconds=cases.ONE_S)
+    trims = _trims(load, context.folder)
+    part = limit // 4
+    window, results = _run(alone, context, part, [trims] if trims else _loads(alone, context, part, [load]))
+    if trims:
+        return float(_json(context, trims, case)["each_us"]), window.total_written
+    result = results[load.name]
+    if not result.ios:
+        raise ValidateError(f"{case.name}: the device completed no request")
+    # The time of a write with fsync is that of both. fio has no latency of the two together.
+    one = 1e6 * result.seconds / result.ios if load.sync else fio.percentile(result.bins, 0.5)
+    return one, _written(window, results)
+
+
 def _latency(case: Case, context: Context, limit: int) -> Outcome:
+    one, before = _one(case, context, limit) if case.stopping else (None, 0)
+    limit = max(limit - before, 0)
     reader, load = case.jobs[0], case.jobs[1] if len(case.jobs) > 1 else None
     trims = _trims(load, context.folder)
     loads = [*_loads(case, context, limit, [reader]), trims] if trims else _loads(case, context, limit)
@@ -248,7 +273,7 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         raise ValidateError(f"{case.name}: {error}") from error
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
-    bound = light_bound(context.known, load) if load and load.rw in ("read", "write") else None
+    bound = light_bound(context.known, load, one) if load else None
     figures = [
         Figure(
             name, round(fio.percentile(bins, share), 1), "us", "lower",
@@ -259,7 +284,9 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     if load:
         rate = _trimmed(context, trims, case) if trims else results[load.name].mbps
         figures.append(Figure("load-mbps", round(rate, 2), "MB/s", "higher"))
-    return Outcome(figures, curve=fio.curve(bins), written=_written(window, results))
+    if one is not None:
+        figures.append(Figure("load-one", round(one, 1), "us", "lower"))
+    return Outcome(figures, curve=fio.curve(bins), written=before + _written(window, results))
 
 
 def block(job: Job, window: Window) -> int:
@@ -482,17 +509,7 @@ def _record(case: Case, context: Context, limit: int) -> Outcome:
             str(context.folder / "rec"),
         ],
     )  # fmt: skip
-    programs = [
-        Load(
-            f"disturb-{what}",
-            # it reads the test file, and creates other files
-            ["ek-disturb", "--json", what, str(context.path)]
-            if what == "read"
-            else ["ek-disturb", "--replace", "--json", what, str(context.folder / what)],
-        )
-        for what in cases.disturbances(case)
-    ]
-    window, _ = _run(case, context, 0, [writer, *programs])
+    window, _ = _run(case, context, 0, [writer, *_disturbing(case, context, context.folder)])
     report = _json(context, writer, case)
     return Outcome(
         [
@@ -500,6 +517,65 @@ def _record(case: Case, context: Context, limit: int) -> Outcome:
             for name in ("p50", "p99", "p999", "max")
         ],
         written=max(window.total_written, int(report["bytes"])),
+    )
+
+
+def _disturbing(case: Case, context: Context, folder: Path) -> list[Load]:
+    """The programs in the background of a recording."""
+    return [
+        Load(
+            f"disturb-{what}",
+            # it reads the test file, and creates other files
+            ["ek-disturb", "--json", what, str(context.path)]
+            if what == "read"
+            else ["ek-disturb", "--replace", "--json", what, str(folder / what)],
+        )
+        for what in cases.disturbances(case)
+    ]
+
+
+def _recorder(case: Case, context: Context, limit: int) -> Outcome:
+    """What the recorder promises: no record is on the medium later than its durability window, and none is lost.
+
+    The recorder does not depend on the scheduler. So these bounds hold for every scheduler.
+    """
+    assert context.folder is not None
+    writes = int(cases.RECORDER_S / cases.RECORD_EVERY_S)
+    folder, scratch = context.folder / recording.FOLDER, context.runner.scratch / recording.FOLDER
+    writer = Load(
+        "writer",
+        [
+            sys.executable,
+            "-I",
+            str(recording.__file__),
+            str(folder),
+            str(scratch),
+            str(writes),
+            str(cases.RECORDER_RETAIN),
+            str(cases.RECORDER_SEGMENT),
+        ],
+    )
+    window, _ = _run(case, context, 0, [writer, *_disturbing(case, context, context.folder)])
+    found = _json(context, writer, case)
+    durable = found["durable"]
+    if found["writes"] != writes or durable is None:
+        raise ValidateError(f"{case.name}: the recorder wrote {found['writes']} of {writes} records in time")
+    return Outcome(
+        [
+            Figure("late", durable["late"], "records", "lower", 0, must=True),
+            Figure("lost", found["lost"] + durable["lost"], "records", "lower", 0, must=True),
+            Figure(
+                "durable-max",
+                round(durable["max_us"] / 1000, 1),
+                "ms",
+                "lower",
+                1000 * recording.WINDOW_S,
+                must=True,
+            ),
+            # A busy processor delays a submission, too. The lab measures it on an exact clock.
+            *(Figure(name, round(found[f"{name}_us"], 1), "us", "lower") for name in ("p50", "p99", "max")),
+        ],
+        written=window.total_written,
     )
 
 
@@ -626,6 +702,7 @@ KINDS: Mapping[str, Callable[[Case, Context, int], Outcome]] = {
     "promise": _promise,
     "stall": _stall,
     "record": _record,
+    "recorder": _recorder,
     "fixed": _fixed,
     "channels": _channels,
     "cache": _cache,

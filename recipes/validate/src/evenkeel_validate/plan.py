@@ -66,19 +66,21 @@ def chosen(profile: Profile, only: Sequence[str] = ()) -> list[Case]:
 
 def basis(case: Case) -> set[str]:
     """Names of the cases that the bound of CASE rests on (measure.light_bound)."""
-    loads = [job for job in case.jobs[1:] if case.kind == "latency" and job.rw in ("read", "write")]
-    limits = {f"device.sequential-{job.rw}.1m.qd1" for job in loads}
-    return limits | {"latency.alone"} if limits else set()
+    loads = case.jobs[1:] if case.kind == "latency" else ()
+    limits = {f"device.sequential-{job.rw}.1m.qd1" for job in loads if not job.stops_all}
+    return limits | {"latency.alone"} if loads else set()
 
 
 def space(profile: Profile, only: Sequence[str] = ()) -> int:
     """Bytes of the files that exist at the same time in the folder of the test file. ONLY: as of chosen()."""
     found = chosen(profile, only)
     movie = MOVIE if any(c.kind == "stall" for c in found) else 0
-    records = RECORD_SPACE if any(c.kind == "record" for c in found) else 0
+    # the recorder runs alongside the same programs
+    records = RECORD_SPACE if any(c.kind in ("record", "recorder") for c in found) else 0
     trims = discards.BYTES if any("discard" in c.needs for c in found) else 0
     priority = cases.PRIORITY_BYTES if any(c.kind == "cache" for c in found) else 0
-    return profile.file + movie + records + trims + priority
+    recorder = cases.RECORDER_BYTES if any(c.kind == "recorder" for c in found) else 0
+    return profile.file + movie + records + trims + priority + recorder
 
 
 @dataclass(frozen=True)
@@ -191,12 +193,15 @@ def estimate(case: Case, kind: str, file: int, rate: float = math.inf) -> float:
         one = file / (GUESS_READ[kind] * slower)
         growth = cases.GROWTH_PASSES * (one + cases.GROWTH_S)
         return min(one + growth + 2 * max(one, cases.CACHE_S) + case.parts, case.longest)
-    if not case.written or case.kind == "record":
+    if not case.written or case.kind in ("record", "recorder"):
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
     rate = (GUESS_RANDOM if small else GUESS)[kind] * slower
     reads = sum(not job.writes for job in case.jobs) if case.kind == "promise" else 0
-    return min(case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S, case.longest)
+    return min(
+        case.before + case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S,
+        case.longest,
+    )
 
 
 def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:

@@ -22,12 +22,16 @@ class Promise:
 # (title, pattern of the ids of its rows, who promises it)
 SCHEDULER = "evenkeel"
 PAGE_POOL = "ek-pool"
+RECORDER = "ek-recorder"
 PROMISES = (
     ("Bandwidth follows the weights", "fair.*", SCHEDULER),
     ("No group gets less than its share of what it gets alone", "promise.*.least", SCHEDULER),
     ("A group with a fixed share gets this share", "regulate.*.accuracy", SCHEDULER),
     ("A video player never stops", "stall.*.count", SCHEDULER),
-    ("A light reader waits only briefly", "latency.beside.*.p99", SCHEDULER),
+    ("A light reader waits only briefly for reads and writes", "latency.beside.[rw]*.p99", SCHEDULER),
+    ("A light reader waits only briefly for flushes", "latency.beside.flushes*.p99", SCHEDULER),
+    ("A light reader waits only briefly for discards", "latency.beside.discards*.p99", SCHEDULER),
+    ("The recorder loses no record, and none is late", "rec.ek.*", RECORDER),
     ("Files of a priority directory stay in the page cache", "pool.*.kept", PAGE_POOL),
 )
 MOST_SHOWN = 4

@@ -33,6 +33,7 @@ from . import (
     plan,
     priority,
     probe,
+    recording,
     report,
     report_page,
     runs,
@@ -162,6 +163,7 @@ class Session:
             "ek-writer": _installed("ek-writer") and _installed("ek-disturb"),
             "ek-pairs": Path(probe.Places().tool).exists(),
             "ek-pool": not pool,
+            "ek-recorder": _installed("ek-recorder"),
             "large file": file >= cache,
         }
         reasons: dict[Need, str] = {
@@ -172,6 +174,7 @@ class Session:
             "ek-player": "ek-player is not installed (component loads)",
             "ek-writer": "ek-writer and ek-disturb are not installed (component loads)",
             "ek-pairs": "ek-pairs is not installed",
+            "ek-recorder": "ek-recorder is not installed (component recorder)",
             "ek-pool": f"it needs the page pool: {pool}",
             "large file": f"the test file of {file // MB} MiB fits into the page cache, which can have {cache // MB} MiB; run"
             f" ek-validate with --file {-(-cache // MB)}",
@@ -445,6 +448,8 @@ class Session:
                 wanted.append((folder / "movie", MOVIE))
             for path in (*(p for p, _ in wanted), *(folder / name for name in LOAD_FILES)):
                 journal.file(path)
+            if any(step.case.kind == "recorder" for step in made.steps):
+                journal.tree(folder / recording.FOLDER)
             if plan.evicts(made):
                 journal.folder(folder / priority.FOLDER)
                 for path in priority.paths(folder / priority.FOLDER):

@@ -31,7 +31,7 @@ def sentences(report: "Report") -> list[str]:
         _sustained(rows),
         _latency(rows),
     ]
-    found += [_cache(rows), _health(report)]
+    found += [_stopping(rows), _recorder(rows), _cache(rows), _health(report)]
     # Not every figure has a sentence.
     without = "The figures show what was measured." if report.rows else "Nothing was measured."
     measured = [line for line in found if line] or [without]
@@ -143,6 +143,34 @@ def _latency(rows: dict[str, Row]) -> str:
         if slowest
         else ""
     )
+
+
+def _stopping(rows: dict[str, Row]) -> str:
+    """Whether flushes and discards, during which a device may serve nothing else, hold up others."""
+    lines = []
+    for what in ("flushes", "discards"):
+        found = rows.get(f"latency.beside.{what}.p99")
+        if not found or found.holds() is None:
+            continue
+        held = "do not hold" if found.holds() else "hold"
+        lines.append(
+            f"{what.capitalize()} of an app {held} up the small reads of others: 1 % of them took longer than"
+            f" {number(found.value / 1000)} ms."
+        )
+    return " ".join(lines)
+
+
+def _recorder(rows: dict[str, Row]) -> str:
+    bad = {
+        what: sum(r.value for id_, r in rows.items() if fnmatchcase(id_, f"rec.ek.*.{what}"))
+        for what in ("late", "lost")
+    }
+    times = [r.value for id_, r in rows.items() if fnmatchcase(id_, "rec.ek.*.durable-max")]
+    if not times:
+        return ""
+    if any(bad.values()):
+        return f"The recorder lost {number(bad['lost'])} records, and {number(bad['late'])} were late."
+    return f"The recorder lost no record and was never late: each was on the flash within {number(max(times))} ms."
 
 
 def _cache(rows: dict[str, Row]) -> str:

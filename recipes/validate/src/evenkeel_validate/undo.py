@@ -9,6 +9,8 @@ Undoing an entry twice, or one whose change was never made, has no effect. So a 
   entries count only in the boot in which they were written.
 - file, folder: a file or folder that the validation creates. A folder that has other files stays. The value is the id of
   the file system (file_system()). The entry is undone only there: if the file system is unmounted, another one is in its place.
+- tree: a folder that a program of the validation fills. It is removed with all its content, and so it must be in a folder
+  that the validation has created.
 - slice: a systemd slice whose units run the loads. The loads outlive a validation that was killed.
 - frozen: a systemd slice whose units are paused. A reboot starts them, so the entry counts only in its boot.
 
@@ -20,6 +22,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import stat
 from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
@@ -35,7 +38,7 @@ VERSION = 1
 GONE = (errno.ENOENT, errno.ENODEV, errno.ENXIO)
 # errors of rmdir() for a folder with files of somebody else, or for something else in its place
 FOREIGN = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
-Kind = Literal["value", "file", "folder", "slice", "frozen"]
+Kind = Literal["value", "file", "folder", "tree", "slice", "frozen"]
 KINDS = get_args(Kind)
 
 
@@ -111,6 +114,10 @@ class Journal:
         if path.exists():
             raise ValidateError(f"{path} exists already; remove it, or choose another folder")
         self._add("folder", str(path), file_system(path))
+
+    def tree(self, path: Path) -> None:
+        """Record that a program will create and fill the folder PATH, in a folder of the validation."""
+        self._add("tree", str(path), file_system(path))
 
     def slice(self, name: str) -> None:
         """Record that units will run in the slice NAME."""
@@ -231,7 +238,7 @@ def _waits(entry: dict[str, str], kept: list[dict[str, str]]) -> bool:
 def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
     """Undo ENTRY. Raises OSError."""
     path = Path(entry["path"])
-    if entry["kind"] in ("file", "folder") and entry["value"] and file_system(path) != entry["value"]:
+    if entry["kind"] in ("file", "folder", "tree") and entry["value"] and file_system(path) != entry["value"]:
         raise Unmounted(
             f"cannot remove {path}: its file system is not mounted. Mount it first, or give --forget if you no longer have it"
         )
@@ -246,6 +253,10 @@ def _undo(entry: dict[str, str], boot: str, slices: Slices) -> None:
             # never a folder or a device, even if somebody has put one in its place
             if stat.S_ISREG(path.lstat().st_mode):
                 files.remove(str(path))
+        case "tree":
+            # rmtree() does not follow links
+            if stat.S_ISDIR(path.lstat().st_mode):
+                shutil.rmtree(path)
         case "folder":
             try:
                 path.rmdir()
