@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -73,6 +74,7 @@ def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) 
         "0.0042 % of the endurance",
         "about 2 min, and at most 2 min",
         "backups and apps without a weight are slower",
+        "No app is paused. Only the command",
         "No file loses data.",
         "evenkeel, bfq, mq-deadline",
         "ek-player is not installed",
@@ -100,8 +102,9 @@ def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
     page = admin.get("/validation").text
     assert "Measurement 5 of 14: sequential reads" in page
     assert '<b data-field="left">72 s</b>' in page
-    # With --exclusive, they are paused. The page does not know.
-    assert "apps keep running" not in page
+    # what is slower meanwhile, and that no app is paused
+    assert "Apps keep their share. Updates, backups and apps without a weight are slower until" in page
+    assert "paused" not in page
     assert 'hx-get="/validation/progress"' in page
     assert "Start a validation" not in page
     live = admin.get("/validation/progress")
@@ -117,6 +120,26 @@ def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
     log = admin.get("/audit.json").text
     assert "StartValidation" in log
     assert "CancelValidation" in log
+
+
+def test_the_page_says_what_apps_notice_while_a_validation_runs(admin: Browser, agent: FakeAgent) -> None:
+    """With --exclusive, all apps are paused. Only the command line starts such a run, but the page shows it."""
+    paused = "All apps are paused until the validation ends."
+    unweighed = "The scheduler bfq is measured now, so weights and fixed shares of apps are not enforced."
+    slower = "Apps keep their share."
+    for exclusive, groups, scheduler, said in (
+        (True, True, "evenkeel", {paused}),
+        (True, True, "bfq", {paused}),
+        (False, True, "evenkeel", {slower}),
+        (False, True, "bfq", {slower, unweighed}),
+        (False, False, "evenkeel", set()),
+    ):
+        agent.validation = Validation(
+            "running", GOOD, 1, 9, "reads", scheduler, 1, 1, 1, exclusive=exclusive, groups=groups
+        )
+        for where in ("/validation", "/validation/progress"):
+            page = html.unescape(admin.get(where).text)
+            assert {line for line in (paused, unweighed, slower) if line in page} == said
 
 
 def test_before_the_first_measurement_the_page_says_so(admin: Browser, agent: FakeAgent) -> None:

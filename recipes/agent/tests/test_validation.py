@@ -43,6 +43,8 @@ RUNNING = {
     "ran_s": 20,
     "left_s": 90,
     "written_bytes": 7,
+    "exclusive": True,
+    "groups": True,
 }
 ROW = {
     "id": ID,
@@ -242,7 +244,10 @@ async def test_ekctl(board: Harness) -> None:
         ]
         assert fake.orders[-1] == {"order": "plan", "profile": "full", "topic": "", "compare": True}
         answer = await board.ekctl("validate", "start", "--topic", "device", "--no-compare")
-        assert answer.out == f"validation {ID} is running, 3 of 12: reads; about 90 s left\n"
+        assert (
+            answer.out
+            == f"validation {ID} is running, 3 of 12: reads; about 90 s left; all apps are paused\n"
+        )
         assert fake.orders[-1] == {"order": "start", "profile": "quick", "topic": "device", "compare": False}
         fake.answers["state"] = {"state": "idle"}
         assert (await board.ekctl("validate", "state")).out == "no validation is running\n"

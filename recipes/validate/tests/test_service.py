@@ -308,11 +308,14 @@ def test_progress_and_cancel(helper: Service, systemd: Systemd, monkeypatch: pyt
             "seconds": 12,
             "seconds_left": 80,
             "written": 7,
+            "exclusive": True,
+            "groups": True,
         }
         helper.places.progress.write_text(json.dumps(progress))
         found = ask(helper, "state")
         assert (found["state"], found["id"], found["index"], found["count"]) == ("running", ID, 3, 9)
         assert (found["ran_s"], found["left_s"], found["written_bytes"]) == (12, 80, 7)
+        assert (found["exclusive"], found["groups"]) == (True, True)
         assert ask(helper, "cancel")["state"] == "running"
     assert len(ended) == 1
     systemd.active = "activating"

@@ -414,9 +414,11 @@ def test_an_unexpected_exception_is_not_hidden_and_leaves_nothing(
 def test_an_exclusive_run_pauses_the_apps_and_says_so(root: Path, launcher: board.Groups) -> None:
     before = board.values(root / "sys")
     seen: list[str] = []
+    told: list[Mapping[str, Any]] = []
 
     def look(line: str) -> None:
         seen.append((root / "frozen").read_text())
+        told.append(runs.progress(places(root)) or {})
         entries = undo.load(root / "state/undo.json")
         assert ("frozen", "evenkeel-apps.slice") in [(e["kind"], e["path"]) for e in entries]
 
@@ -424,6 +426,8 @@ def test_an_exclusive_run_pauses_the_apps_and_says_so(root: Path, launcher: boar
     run.say = look
     found = run.run(run.make_plan())
     assert set(seen) == {"evenkeel-apps.slice"}
+    # what the panel shows meanwhile
+    assert (told[-1]["exclusive"], told[-1]["groups"]) == (True, False)
     assert found.exclusive
     assert report.read(root / "state/runs" / found.id).exclusive
     sentence = "All apps were paused, so the figures are those of the device alone."

@@ -762,7 +762,7 @@ class FakeAgent:
             raise errors.Conflict("validation-runs")
         about = "sequential reads, 1m, depth 1"
         self.validation = Validation(
-            "running", "20260301-100000", 4, 14, about, "evenkeel", 40, 72, 220_000_000
+            "running", "20260301-100000", 4, 14, about, "evenkeel", 40, 72, 220_000_000, groups=True
         )
         return self.validation
 

@@ -194,6 +194,12 @@ TEXTS = {
     "validation-takes": "its {cases} measurements take about {time}, and at most {most}",
     "validation-slows": "meanwhile, it is one group alongside the apps, with the weight 100. Apps keep their share. Updates,"
     " backups and apps without a weight are slower",
+    "validation-goes-on": "no app is paused. Only the command 'ek-validate run --exclusive' on the board pauses apps",
+    "validation-pauses": "all apps are paused until the validation ends. They do not answer, and can be neither started nor"
+    " stopped. Updates and backups are slower",
+    "validation-slows-now": "apps keep their share. Updates, backups and apps without a weight are slower until the validation"
+    " ends",
+    "validation-unweighed": "the scheduler {scheduler} is measured now, so weights and fixed shares of apps are not enforced",
     "validation-discards": "it discards free space again and again. No file loses data. On an eMMC, apps may stall for tens of"
     " milliseconds",
     "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"

@@ -797,7 +797,8 @@ def _validation_text(found: dict[str, Any]) -> str:
     if not found["id"] and found["about"]:
         return f"the command `{found['about']}` is running, and no validation"
     done = f"{found['index'] + 1} of {found['count']}: {found['about']}" if found["count"] else "it prepares"
-    return f"validation {found['id']} is running, {done}; about {found['left_s']} s left"
+    paused = "; all apps are paused" if found["exclusive"] else ""
+    return f"validation {found['id']} is running, {done}; about {found['left_s']} s left{paused}"
 
 
 def _validations_text(options: argparse.Namespace, answer: Any) -> str:

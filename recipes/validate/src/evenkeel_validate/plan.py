@@ -226,7 +226,7 @@ def announcement(
             f"All apps are paused for up to {duration(plan.profile.seconds)}. Meanwhile they do not answer, and can be neither"
             " started nor stopped. Updates and backups are slower."
         )
-    elif any(step.case.needs & GROUPS for step in plan.steps):
+    elif has_groups(plan):
         lines.append(
             "Meanwhile the validation is one group alongside the apps, with the weight 100. Apps keep their share, but the"
             " device is busy: updates, backups and apps without a weight are slower."
@@ -266,6 +266,11 @@ def compared(plan: Plan) -> dict[str, int]:
     """How many cases each other scheduler has."""
     found = [step.scheduler for step in plan.steps]
     return {name: found.count(name) for name in dict.fromkeys(found) if name != plan.subject}
+
+
+def has_groups(plan: Plan) -> bool:
+    """Whether the validation competes with the apps, as a group."""
+    return any(step.case.needs & GROUPS for step in plan.steps)
 
 
 def discards_space(plan: Plan) -> bool:

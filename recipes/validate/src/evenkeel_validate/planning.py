@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from . import cases, plan, target
+from . import plan, target
 from .loads import Ungrouped
 from .runs import Places
 from .session import Request, Session
@@ -47,7 +47,7 @@ def plan_of(
         "takes_s": made.seconds,
         "most_s": made.profile.seconds,
         "schedulers": plan.schedulers_of(made),
-        "groups": any(step.case.needs & cases.GROUPS for step in made.steps),
+        "groups": plan.has_groups(made),
         "discards": plan.discards_space(made),
         "left_out": made.skipped,
         "evicts": plan.evicts(made),

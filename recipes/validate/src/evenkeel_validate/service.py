@@ -195,6 +195,8 @@ class Service:
             "ran_s": running.get("seconds", 0),
             "left_s": running.get("seconds_left", 0),
             "written_bytes": running.get("written", 0),
+            "exclusive": running.get("exclusive", False),
+            "groups": running.get("groups", False),
         }
 
     def _cancel(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -273,7 +273,13 @@ class Session:
         disk = self.places.sys / "block" / where.disk
         budget = Budget(made.total)
         started = _device_written(disk)
-        current: dict[str, Any] = {"id": found.id, "count": len(made.steps), "seconds_planned": made.seconds}
+        current: dict[str, Any] = {
+            "id": found.id,
+            "count": len(made.steps),
+            "seconds_planned": made.seconds,
+            "exclusive": self.request.exclusive,
+            "groups": plan.has_groups(made),
+        }
         # seconds since `begin` at which the run will end, as far as is known
         expected = float(made.seconds)
 

@@ -72,12 +72,24 @@ def announcement(plan: ValidationPlan) -> list[str]:
     ]
     if plan.groups:
         lines.append(texts.text("validation-slows"))
+    lines.append(texts.text("validation-goes-on"))
     if plan.discards:
         lines.append(texts.text("validation-discards"))
     if len(plan.schedulers) > 1:
         lines.append(texts.text("validation-schedulers", schedulers=", ".join(plan.schedulers)))
     if plan.evicts:
         lines.append(texts.text("validation-evicts"))
+    return lines
+
+
+def effects(found: Validation) -> list[str]:
+    """What the apps notice while the validation runs, as sentences."""
+    if found.exclusive:
+        lines = [texts.text("validation-pauses")]
+    else:
+        lines = [texts.text("validation-slows-now")] if found.groups else []
+    if found.scheduler not in ("", "evenkeel") and not found.exclusive:
+        lines.append(texts.text("validation-unweighed", scheduler=found.scheduler))
     return lines
 
 

@@ -56,6 +56,7 @@ def _live(found: Validation) -> dict[str, Any]:
         "running": found,
         "left": model.duration(found.left_s),
         "done": model.percent_done(found),
+        "effects": model.effects(found),
         "role": ADMIN,
     }
 

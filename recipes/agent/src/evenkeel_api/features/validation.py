@@ -117,6 +117,10 @@ class Validation(Struct, frozen=True):
     written_bytes: Annotated[
         U64, Meta(description="bytes that it has written so far", extra={"unit": "bytes"})
     ] = 0
+    exclusive: Annotated[bool, Meta(description="whether all apps are paused until it ends")] = False
+    groups: Annotated[
+        bool, Meta(description="whether it competes with the apps, as one group with the weight 100")
+    ] = False
 
 
 class ValidationRow(Struct, frozen=True):
