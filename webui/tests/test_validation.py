@@ -67,6 +67,14 @@ def test_the_plan_says_that_files_leave_the_page_cache(admin: Browser, agent: Fa
         assert ("It reads a file that is larger than the page cache." in page) is evicts
 
 
+def test_the_plan_says_if_the_bytes_are_not_certain(admin: Browser, agent: FakeAgent) -> None:
+    assert isinstance(agent.plan, ValidationPlan)
+    for proven in (False, True):
+        agent.plan = msgspec.structs.replace(agent.plan, proven=proven)
+        page = admin.get("/validation/plan?profile=full").text
+        assert ("If the device is slow, it writes less." in page) is not proven
+
+
 def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) -> None:
     page = admin.get("/validation/plan?profile=full&topic=fair&compare=yes").text
     for text in (

@@ -305,6 +305,22 @@ def test_the_recorder_alongside_its_disturbances(tmp_path: Path) -> None:
         measure.measure(case("rec.ek.quiet"), context(runner, []), 0)
 
 
+def test_the_slowest_load_says_what_a_promise_can_write(tmp_path: Path) -> None:
+    """Each window has a limit of its own. The runner writes a whole limit, but only half of the contended one."""
+    runner = Halved(tmp_path, {"read": 10**8, "write": 10**8})
+    found = measure.measure(case("promise.read-write"), context(runner, []), 1100 * MB)
+    assert found.reached == pytest.approx(0.5, rel=0.01)
+
+
+@dataclass
+class Halved(Fixed):
+    def run(
+        self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
+    ) -> Window:
+        found = super().run(loads, settle=settle, seconds=seconds, limit=limit, series=series)
+        return replace(found, total_written=limit // len(loads))
+
+
 def test_a_recording_alongside_its_disturbances(tmp_path: Path) -> None:
     report = {f"write_{n}_us": 10.0 for n in ("p50", "p99", "p999", "max")} | {"bytes": 5 * MB}
     runner = Fixed(tmp_path, {}, outputs={"writer": report})

@@ -191,7 +191,7 @@ def test_the_announcement_says_bytes_endurance_time_and_what_is_slower() -> None
     )
     found = made("full", others=["bfq"])
     share = 100 * found.total / (64e9 * 3000)
-    assert f"They write {found.total / 1e6:,.0f} MB, or less if" in text
+    assert f"They write {found.total / 1e6:,.0f} MB, or less if the device turns out to be too slow" in text
     assert f"This is {share:.2g} % of the endurance" in text
     assert "at most 45 min" in text
     assert "updates, backups and apps without a weight are slower" in text
@@ -259,6 +259,32 @@ def test_what_is_missing_is_said_for_each_case() -> None:
     lines = plan.announcement(found, where="x", capacity=0)
     assert "Left out: fair.read.1m, because no systemd." in lines
     assert not any("one group alongside the apps" in line for line in lines)
+
+
+def test_a_slow_device_is_planned_with_what_it_can_write() -> None:
+    """After a run, the announcement says the bytes exactly, and the time that a slow case takes."""
+    first = made("full", others=["bfq"])
+    assert not first.proven
+    many = {
+        plan.full_name(s.case.name, s.scheduler, "evenkeel"): 1 << 62 for s in first.steps if s.case.written
+    }
+    slow = {**many, "fair.write.100m": 1500 * MB, "latency.beside.writes on bfq": 100 * MB}
+    for reached, less in ((many, 0), (slow, 6000 * MB - 1500 * MB + 512 * MB - 100 * MB)):
+        found = plan.make(
+            PROFILES["full"], subject="evenkeel", others=["bfq"], have=ALL, reasons={}, kind="mmc", reached=reached
+        )  # fmt: skip
+        assert found.proven
+        assert found.total == first.total - less
+        text = " ".join(plan.announcement(found, where="x", capacity=0))
+        assert f"They write {found.total / 1e6:,.0f} MB. This is" in text
+    step = next(s for s in found.steps if s.case.name == "fair.write.100m")
+    assert step.case.written == 1500 * MB
+    assert found.seconds >= first.seconds
+    # one case that no run has measured
+    del many["device.sustained"]
+    assert not plan.make(
+        PROFILES["full"], subject="evenkeel", others=[], have=ALL, reasons={}, kind="mmc", reached=many
+    ).proven
 
 
 def test_a_device_without_a_size_has_no_share_of_its_endurance() -> None:

@@ -140,6 +140,42 @@ def test_a_slow_device_has_no_time_for_the_last_cases(
     assert 0 < min(rates) < 1e12
 
 
+def test_the_second_run_of_a_slow_device_writes_what_it_announces(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first run can only say "or less": a case ends after its time if the device is too slow for its bytes."""
+    (root / "sys/block" / board.DISK / "device/cid").write_text("1\n")
+    write = Job("job", "write", "1m")
+    slow = Case(
+        "device.sequential-write.1m.qd1", "limit", "writes", (write,), settle=0, seconds=4, written=60 * MB
+    )
+    fast = Case(
+        "device.sequential-write.1m.qd4", "limit", "writes", (write,), settle=0, seconds=20, written=8 * MB
+    )
+    profile = replace(PROFILE, cases=lambda: [slow, fast])
+    written = []
+    for proven in (False, True):
+        run = make(root, launcher, profile=profile)
+        made = run.make_plan()
+        assert made.proven is proven
+        found = run.run(made)
+        assert found.skipped == {}
+        assert set(found.reached) == {slow.name}
+        written.append(found.written / made.total)
+    # the fake device writes 10 MB/s
+    assert written[0] < 0.85
+    assert written[1] == pytest.approx(1, rel=0.05)
+    # after a run in which the device was faster, the case gets all its bytes again
+    monkeypatch.setitem(board.RATES, "write", 0)
+    launcher.rates = {"job": 200e6}
+    found = run.run(run.make_plan())
+    assert found.reached == {}
+    assert run.make_plan().total == 64 * MB + 68 * MB
+    # another device knows nothing of this one
+    (root / "sys/block" / board.DISK / "device/cid").write_text("2\n")
+    assert not run.make_plan().proven
+
+
 def test_a_slow_device_keeps_time_for_the_comparison(
     root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
 ) -> None:

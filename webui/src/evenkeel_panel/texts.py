@@ -189,6 +189,7 @@ TEXTS = {
     "certificate-made": "the board uses a new self-signed certificate, valid until {date}. Your browser warns of it when it"
     " connects again: compare the fingerprint {fingerprint}",
     "validation-writes": "it writes {amount} into {where}. The file is removed at the end",
+    "validation-unproven": "if the device is slow, it writes less. The next run of the same profile will know the exact amount",
     "validation-wears": "this is {percent} % of the endurance of the device, if each block endures 3,000 erase cycles",
     "validation-wear-unknown": "it is not known which part of the endurance this is",
     "validation-takes": "its {cases} measurements take about {time}, and at most {most}",

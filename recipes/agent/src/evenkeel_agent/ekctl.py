@@ -776,6 +776,10 @@ def _plan_text(plan: dict[str, Any]) -> str:
         f"time        about {plan['takes_s']} s, at most {plan['most_s']} s",
         f"schedulers  {' '.join(plan['schedulers'])}",
     ]
+    if not plan["proven"]:
+        lines.insert(
+            -2, "            less if the device is slow; the next run of the profile knows the exact amount"
+        )
     if plan["groups"]:
         lines.append(
             "meanwhile   apps keep their share; updates, backups and apps without a weight are slower"

@@ -50,13 +50,17 @@ LEAST_KEPT = 99.0
 
 @dataclass
 class Outcome:
-    """What a case measured. `curve`: of latencies in µs. `series`: MB/s by second. `note`: a finding in words."""
+    """What a case measured. `curve`: of latencies in µs. `series`: MB/s by second. `note`: a finding in words.
+
+    `reached`: the part of its bytes that the slowest load wrote in its time, if the case has several windows.
+    """
 
     figures: list[Figure] = field(default_factory=list)
     curve: list[tuple[float, float]] = field(default_factory=list)
     series: list[tuple[float, float]] = field(default_factory=list)
     note: str = ""
     written: int = 0
+    reached: float | None = None
 
 
 @dataclass(frozen=True)
@@ -372,10 +376,10 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     part = limit // (9 * len(writers) + 2)
     alone: dict[str, list[float]] = {}
     windows: list[Window] = []
-    written = 0
+    written, reached = 0, 1.0
 
     def measure_alone(jobs: Sequence[Job]) -> None:
-        nonlocal written
+        nonlocal written, reached
         context.scheduler("none")
         try:
             for job in jobs:
@@ -386,7 +390,9 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
                 window, results = _run(one, context, own, _loads(one, context, own, [job]))
                 windows.append(window)
                 alone.setdefault(job.name, []).append(window.mbps(job.name))
-                written += _written(window, results)
+                moved = _written(window, results)
+                written += moved
+                reached = min(reached, moved / own) if own else reached
         finally:
             context.scheduler(context.subject)
 
@@ -397,7 +403,9 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     contended = 2 * part if writers else 0
     window, results = _run(case, context, contended, _loads(case, context, contended))
     windows.append(window)
-    written += _written(window, results)
+    moved = _written(window, results)
+    written += moved
+    reached = min(reached, moved / contended) if contended else reached
     if writers:
         measure_alone(writers)
     rates = {name: sum(found) / len(found) for name, found in alone.items()}
@@ -415,6 +423,7 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
         ],
         note=DISTURBED_NOTE if bound is None else "",
         written=written,
+        reached=reached,
     )
 
 

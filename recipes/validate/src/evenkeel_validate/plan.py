@@ -3,8 +3,9 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from . import cases, discards, fio
 from .cases import GROUPS, MB, Case, Need
@@ -95,11 +96,13 @@ class Step:
 class Plan:
     """`skipped`: name of a case → why it is left out. `prepared`: bytes of the files that are written first.
 
-    `subject`: the scheduler that is validated.
+    `subject`: the scheduler that is validated. `proven`: earlier runs have shown what this device can write in the time of each
+    case.
     """
 
     profile: Profile
     subject: str
+    proven: bool
     steps: tuple[Step, ...]
     skipped: Mapping[str, str]
     prepared: int
@@ -112,9 +115,9 @@ class Plan:
         return self.prepared + self.written
 
 
-def full_name(step: Step, subject: str) -> str:
-    """The name of a step in a report. SUBJECT: the scheduler that is validated."""
-    return step.case.name if step.scheduler == subject else f"{step.case.name} on {step.scheduler}"
+def full_name(case: str, scheduler: str, subject: str) -> str:
+    """The name of a step in a report: the case CASE on SCHEDULER. SUBJECT: the scheduler that is validated."""
+    return case if scheduler == subject else f"{case} on {scheduler}"
 
 
 def no_time(profile: Profile) -> str:
@@ -132,12 +135,15 @@ def missing(case: Case, have: Iterable[Need], reasons: Mapping[Need, str], size:
 
 def make(
     profile: Profile, *, subject: str, others: Sequence[str], have: Iterable[Need], reasons: Mapping[Need, str], kind: str,
-    only: Sequence[str] = (), budget: int | None = None,
+    only: Sequence[str] = (), budget: int | None = None, reached: Mapping[str, int] = MappingProxyType({}),
 ) -> Plan:  # fmt: skip
     """The plan. The cases run on the scheduler SUBJECT; those that are compared run on the OTHERS, too.
 
     Order: the cases of SUBJECT, then the deciding cases on each other scheduler, then the rest. Steps that do not fit into the
     budget or into the time of the profile are left out, the last ones first. ONLY: as of chosen().
+
+    REACHED: bytes that this device can write in the time of a case, by name, as earlier runs measured it. A case that wants
+    more gets these bytes, so that a slow device writes what is announced, and it takes all its time.
     """
     wanted = chosen(profile, only)
     on_device = "file system" not in have
@@ -152,9 +158,14 @@ def make(
     for when in ("first", "later"):
         rounds += [(other, [c for c in runnable if c.compared == when]) for other in others]
     for scheduler, of_round in rounds:
-        for case in of_round:
+        for wanted_case in of_round:
+            name = full_name(wanted_case.name, scheduler, subject)
+            case = replace(
+                wanted_case, written=min(wanted_case.written, reached.get(name, wanted_case.written))
+            )
             again = relaid(case, profile.file) if on_device else 0
-            took = estimate(case, kind, profile.file) + again / GUESS[kind]
+            slow = case.written < wanted_case.written
+            took = (case.longest if slow else estimate(case, kind, profile.file)) + again / GUESS[kind]
             wants = case.written + again
             if prepared + written + wants > limit:
                 why = (
@@ -166,8 +177,16 @@ def make(
                 steps.append(Step(case, scheduler))
                 written, seconds = written + wants, seconds + took
                 continue
-            skipped[full_name(Step(case, scheduler), subject)] = why
-    return Plan(profile, subject, tuple(steps), skipped, prepared, written, math.ceil(seconds))
+            skipped[name] = why
+    proven = all(
+        full_name(s.case.name, s.scheduler, subject) in reached or not may_be_slow(s.case) for s in steps
+    )
+    return Plan(profile, subject, proven, tuple(steps), skipped, prepared, written, math.ceil(seconds))
+
+
+def may_be_slow(case: Case) -> bool:
+    """Whether CASE writes less on a slow device. The others write at a fixed rate, or all their bytes."""
+    return bool(case.written and case.jobs) and case.kind != "cache"
 
 
 def relaid(case: Case, size: int) -> int:
@@ -209,6 +228,12 @@ def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:
     return 100 * written / (capacity * cycles) if capacity else math.nan
 
 
+# of a device without an earlier run
+UNPROVEN = (
+    ", or less if the device turns out to be too slow for that; the next run of the same profile will know"
+)
+
+
 def announcement(
     plan: Plan, *, where: str, capacity: int, exclusive: bool = False, destroys: str = ""
 ) -> list[str]:
@@ -217,8 +242,8 @@ def announcement(
     lines = [
         f"{where}: {len(plan.steps)} measurements of the profile {plan.profile.name}.",
         *([f"ALL DATA ON {destroys} IS LOST."] if destroys else []),
-        f"They write {plan.total / 1e6:,.0f} MB, or less if the device is too slow for that. This is {share:.2g} % of the"
-        f" endurance, if each block endures {RATED_CYCLES:,} erase cycles.",
+        f"They write {plan.total / 1e6:,.0f} MB{'' if plan.proven else UNPROVEN}. This is {share:.2g} % of the endurance, if"
+        f" each block endures {RATED_CYCLES:,} erase cycles.",
         f"They take about {duration(plan.seconds)}, and at most {duration(plan.profile.seconds)}.",
     ]
     if exclusive:

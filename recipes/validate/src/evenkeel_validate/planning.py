@@ -51,4 +51,5 @@ def plan_of(
         "discards": plan.discards_space(made),
         "left_out": made.skipped,
         "evicts": plan.evicts(made),
+        "proven": made.proven,
     }

@@ -42,6 +42,8 @@ class Report:
     announced: dict[str, Any] = field(default_factory=dict)
     written: int = 0  # bytes that the validation wrote
     device_written: int = 0  # bytes that all programs wrote to the device meanwhile
+    # Bytes that a case can write in its time, by name, if the device is too slow for what the profile wants
+    reached: dict[str, int] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
     curves: dict[str, dict[str, list[tuple[float, float]]]] = field(default_factory=dict)
     series: dict[str, list[tuple[float, float]]] = field(default_factory=dict)

@@ -44,7 +44,7 @@ from .cases import MB, Case, Need
 from .errors import DeviceGone, Stopped, ValidateError
 from .loads import SLICE, SUBJECT, Launcher, Load, Runner
 from .measure import Context
-from .plan import MOVIE, Budget, Plan, Profile, Step
+from .plan import MOVIE, Budget, Plan, Profile
 from .report import Report
 from .runs import Places
 from .target import Target
@@ -52,6 +52,10 @@ from .target import Target
 # The kernel's other schedulers. The first ones are measured if the time does not suffice for all.
 OTHERS = ("bfq", "none", "mq-deadline", "kyber")
 PROGRESS_S = 0.5
+# The device limits a case that writes less than this part of its bytes, or needs more than this part of its time for them.
+SLOW_PART, SLOW_TIME = 0.97, 0.7
+# more bytes than any case writes
+MANY = 1 << 62
 SCRATCH = "scratch"
 # files that loads make in the folder of the test file
 LOAD_FILES = ("rec", "truncate", "allocate", "discards")
@@ -147,7 +151,28 @@ class Session:
         return plan.make(
             profile, subject=subject, others=others, have=have, reasons=reasons,
             kind=facts.kind(self.request.target.disk), only=self.request.only, budget=self.request.budget,
+            reached=self._reached(area),
         )  # fmt: skip
+
+    def _reached(self, area: int) -> dict[str, int]:
+        """Bytes that each case can write in its time on this device, as the latest run with it found. AREA: of the test file.
+
+        A case that wrote all its bytes in time has MANY.
+        """
+        device, where = facts.identity(self.places.sys, self.request.target.disk), self.request.target
+        found: dict[str, int] = {}
+        for one in runs.reports(self.places):
+            same = (one.device, one.target.get("kind"), one.target.get("span")) == (device, where.kind, area)
+            if not device or not same or one.profile != self.request.profile.name:
+                continue
+            measured = {
+                plan.full_name(row.id.rpartition(".")[0], name, one.subject)
+                for row in one.rows
+                for name in (one.subject, *row.baselines)
+            }
+            for name in measured - set(found):
+                found[name] = one.reached.get(name, MANY)
+        return found
 
     def _needs(self) -> tuple[set[Need], dict[Need, str]]:
         kind = self.request.target.kind
@@ -318,7 +343,9 @@ class Session:
                     later = zip(made.steps[index:], times, strict=True)
                     kept = sum(took for s, took in later if plan.decides(s, found.subject))
                 if time.monotonic() - begin + times[0] + kept > made.profile.seconds:
-                    found.skipped[plan.full_name(step, found.subject)] = plan.no_time(made.profile)
+                    found.skipped[plan.full_name(step.case.name, step.scheduler, found.subject)] = (
+                        plan.no_time(made.profile)
+                    )
                     continue
                 left = sum(times)
                 current.update(
@@ -361,7 +388,8 @@ class Session:
         self, case: Case, context: Context, budget: Budget, found: Report, known: dict[tuple[str, str], float]
     ) -> None:
         """Measure one case. A case that fails is left out with the reason; the others go on."""
-        limit = budget.limit(case.written)
+        limit, begin = budget.limit(case.written), time.monotonic()
+        name = plan.full_name(case.name, context.subject, found.subject)
         if context.folder:
             # what an earlier case has left in the page cache would be written during this one
             with contextlib.suppress(OSError):
@@ -373,10 +401,16 @@ class Session:
             # without its file, each case would fail in the same way
             if case.jobs:
                 self._still_mounted()
-            found.skipped[plan.full_name(Step(case, context.subject), found.subject)] = str(error)
+            found.skipped[name] = str(error)
             self.say(f"  left out: {error}")
             return
         budget.spend(outcome.written)
+        if limit and plan.may_be_slow(case):
+            # Next time, the case is planned with what the slowest of its loads can write. If it needed most of its time for
+            # that, this is the case's limit on this device, too.
+            part = outcome.written / limit if outcome.reached is None else outcome.reached
+            if part < SLOW_PART or time.monotonic() - begin > SLOW_TIME * case.longest:
+                found.reached[name] = round(part * limit) if part < SLOW_PART else limit
         found.add(case.name, outcome, context.subject, now())
         if context.subject == found.subject:
             known.update({(case.name, f.metric): f.value for f in outcome.figures})

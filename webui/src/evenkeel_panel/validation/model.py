@@ -63,6 +63,7 @@ def announcement(plan: ValidationPlan) -> list[str]:
     share = plan.endurance_percent
     lines = [
         texts.text("validation-writes", amount=f"{plan.written_bytes / 1e6:,.0f} MB", where=plan.where),
+        *([] if plan.proven else [texts.text("validation-unproven")]),
         texts.text("validation-wears", percent=f"{share:.2g}")
         if share >= 0
         else texts.text("validation-wear-unknown"),

@@ -86,6 +86,12 @@ class ValidationPlan(Struct, frozen=True):
             description="whether it reads a file that is larger than the page cache, so other files must leave it"
         ),
     ] = False
+    proven: Annotated[
+        bool,
+        Meta(
+            description="whether earlier runs measured this device. Otherwise a slow one may write less than `written_bytes`"
+        ),
+    ] = True
 
 
 class Validation(Struct, frozen=True):
