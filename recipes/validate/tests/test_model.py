@@ -84,6 +84,68 @@ def test_the_twin_of_a_preset_predicts_what_was_left_out(timing: tuple[Any, Any]
     assert errors == pytest.approx(sorted(map(abs, fitted.errors.values())))
 
 
+def streamed(
+    timing: tuple[Any, Any], preset: str, more: str, mb: int
+) -> tuple[list[tuple[float, float]], dict[str, float]]:
+    """The rate of each second and the percentiles of a stream of MB, as a validation measures them."""
+    ios = [timing[0].Io(timing[0].WRITE, i << 19, 1 << 19) for i in range(2 * mb)]
+    done = timing[1].run(preset, more, ios, qd=16).io
+    writes = [done[i : i + 2] for i in range(0, len(done), 2)]
+    took = sorted(max(io.done for io in w) - min(io.arrive for io in w) for w in writes)
+    ends = [max(io.done for io in w) for w in writes]
+    seconds = int(max(ends) / 1e9)
+    series = [
+        (float(s + 1), sum(s <= end / 1e9 < s + 1 for end in ends) * (1 << 20) / 1e6) for s in range(seconds)
+    ]
+    return series, {f"p{n}": took[len(took) * n // 100] / 1000 for n in (50, 90, 99)}
+
+
+# the valid part of a block, and so pauses of 0.1 and of 0.3 s
+@pytest.mark.parametrize("valid", sample("garbage", [25, 60]))
+def test_garbage_collection_follows_from_the_stream_of_writes(timing: tuple[Any, Any], valid: int) -> None:
+    """What the stream shows besides the fit is predicted, from measurements alone. So is a longer stream."""
+    pytest.importorskip("scipy", reason="the fit needs scipy")
+    preset, reserve, mb = "emmc51", 512, 2048
+    truth = f"gc_after_kb={reserve << 10},gc_valid_pct={valid}"
+    series, percentiles = streamed(timing, preset, truth, mb)
+    found = as_report(measured(timing, preset), **percentiles)
+    found.series["device.sustained"] = series
+    fitted = model.fit_report(found, FLASHSIM)
+    assert fitted.median <= 0.10, fitted
+    assert set(fitted.stream) == set(model.STREAM_FIGURES)
+    assert model.median(fitted.left_of_stream) <= 0.10, fitted.stream
+    assert "slc_kb" not in fitted.params
+    text = tomllib.loads(model.preset(fitted, "measured"))["measured"]["set"]
+    assert timing[1].error("", text) == ""
+    # twice as long, in a device whose reserve was used before
+    ours = streamed(
+        timing, "", text.replace(f"gc_after_kb={fitted.params['gc_after_kb']}", "gc_after_kb=1"), 2 * mb
+    )[0]
+    theirs = streamed(timing, preset, f"gc_after_kb=1,gc_valid_pct={valid}", 2 * mb)[0]
+    assert len(ours) == pytest.approx(len(theirs), rel=0.1)
+
+
+def test_a_stream_without_pauses_shows_no_garbage_collection() -> None:
+    """Its fast cache is full: the rate falls, but no write waits much longer than the others."""
+
+    def predict(params: model.Params, stream: model.Stream) -> model.Stream:
+        raise AssertionError("there is nothing to fit")
+
+    for first, last, p99 in ((120.0, 40.0, 260_000.0), (120.0, 119.0, 900_000.0)):
+        found = model.Stream(first, last, 2000, 4000, 70_000.0, 200_000.0, p99)
+        assert model.collection(found, {}, predict) == {}
+    assert model.collection(None, {}, predict) == {}
+
+
+def test_the_fall_of_a_stream() -> None:
+    series = [(float(s + 1), 100.0 if s < 6 else 80.0 if s == 6 else 60.0 + s % 2) for s in range(20)]
+    first, last, before, whole = model.turn(series)
+    assert (first, before) == (100.0, pytest.approx(640, abs=45))
+    assert last == pytest.approx(60.5, abs=0.1)
+    assert whole == sum(rate for _, rate in series)
+    assert model.stream(as_report([])) is None
+
+
 def test_the_errors_are_those_of_the_whole_preset() -> None:
     """The fast cache follows from the stream of writes, and changes what the model predicts for writes."""
     pytest.importorskip("scipy", reason="the fit needs scipy")

@@ -248,14 +248,14 @@ def test_the_summary_says_what_a_buyer_wants_to_know() -> None:
 def test_the_summary_says_whether_two_and_four_groups_get_their_shares() -> None:
     rows = [
         row(f"fair.shares.{case}.share-{group}", 100.0, (98, 102))
-        for case in ("3-2.read.1m", "3-2", "3-2-2-1.read.10m", "3-2-2-1")
+        for case in ("read.1m.3-2", "3-2", "read.10m.3-2-2-1", "3-2-2-1")
         for group in "ab"
     ]
     said = "Groups with the weights 3:2 and 3:2:2:1 each get their share, for blocks of 1 to 100 MB."
     assert said in summary.sentences(empty(rows=rows))
     rows += [
-        row("fair.shares.3-2-2-1.write.10m.share-c", 90.0, (98, 102)),
-        row("fair.shares.3-2-2-1.write.10m.share-d", 100.0, (98, 102)),
+        row("fair.shares.write.10m.3-2-2-1.share-c", 90.0, (98, 102)),
+        row("fair.shares.write.10m.3-2-2-1.share-d", 100.0, (98, 102)),
     ]
     said = "Not all groups get their share with the weights 3:2:2:1 for writes of 10 MB."
     assert said in summary.sentences(empty(rows=rows))

@@ -228,7 +228,7 @@ def _shares(weights: Sequence[int], mb: int, seconds: float, settle: float = 3, 
     )
     of_paper = (direction, mb) == ("read", 100)
     return Case(
-        f"fair.shares.{name}" + ("" if of_paper else f".{direction}.{mb}m"), "shares",
+        f"fair.shares.{name}" if of_paper else f"fair.shares.{direction}.{mb}m.{name}", "shares",
         f"weights {name.replace('-', ':')}, direct {direction}s of {mb} MB", jobs, settle=settle, seconds=seconds,
         written=written, needs=GROUPS, compared="later" if of_paper else "",
     )  # fmt: skip

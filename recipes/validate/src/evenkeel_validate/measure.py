@@ -212,6 +212,13 @@ def _sustained(case: Case, context: Context, limit: int) -> Outcome:
     if math.isfinite(gb):
         figures.append(Figure("fast-cache", round(gb, 2), "GB"))
     figures = [f for f in figures if math.isfinite(f.value)]
+    # garbage collection makes single writes wait, which the rate of a second does not show
+    bins = results["job"].bins
+    figures += [
+        Figure(name, round(fio.percentile(bins, share), 1), "us", "lower")
+        for name, share in PERCENTILES.items()
+        if figures and bins
+    ]
     if not figures:
         raise ValidateError(
             f"{case.name}: it wrote for {window.seconds:.0f} s only, too short to see a trend"

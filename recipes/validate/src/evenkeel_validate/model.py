@@ -6,7 +6,11 @@ left out of the fit. The fit is judged by these limits alone: the median of |pre
 
 Reads and writes are fitted one after the other. For each number of dies that work at once, scipy fits the times and
 rates (Nelder-Mead on their logarithms, since all are positive and differ by orders of magnitude). The best structure
-wins. The fast cache follows from the stream of writes. Parameters that no measurement shows keep their defaults.
+wins. Parameters that no measurement shows keep their defaults.
+
+The stream of writes shows what follows after some gigabytes. If its rate falls, and a percent of its writes wait much longer
+than the others, the device collects garbage: it then pauses as a whole (collection()). If no write waits longer, its fast cache
+is full (cache()).
 """
 
 import functools
@@ -15,8 +19,8 @@ import math
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,17 @@ STRUCTURES = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (8, 2))
 # evaluations of the model in one search, and the number of structures that are searched
 STEPS = 60
 SEARCHED = 3
+# The stream of writes: its case, the size of its writes, and how many are outstanding (cases.full())
+STREAM, STREAM_BYTES, STREAM_DEPTH = "device.sustained", 1 << 20, 8
+# Garbage collection lowers the rate at least to this part. Chance changes the mean of many seconds by less.
+LOWER = 0.95
+# Writes wait for garbage collection if p99 ÷ p50 is this many times what the fall of the rate explains.
+PAUSED = 1.5
+# Figures of the stream from which garbage collection is fitted. The others are predicted.
+OF_FIT = ("last", "p99")
+STREAM_FIGURES = ("first", "last", "p50", "p90", "p99")
+# time to erase a block, as in most presets; and the most pages of a block in the model
+ERASE_US, MOST_PAGES = 5000, 8192
 FIXED: Mapping[str, int | str] = {
     "kind": "flash", "planes": 2, "page_kb": 16, "channel_mbps": 400, "chunk_kb": 32, "map_cache": 1, "map_region_mb": 4,
     "max_kb": MAX_KB,
@@ -72,18 +87,37 @@ Predict = Callable[[Params, Point], float]
 
 
 @dataclass(frozen=True)
+class Stream:
+    """The stream of writes: MB/s before and after its rate fell, MB written before, MB in all, percentiles of writes in µs."""
+
+    first: float
+    last: float
+    before: float
+    whole: float
+    p50: float
+    p90: float
+    p99: float
+
+
+PredictStream = Callable[[Params, Stream], Stream]
+
+
+@dataclass(frozen=True)
 class Fitted:
-    """Parameters of the model. `errors`: predicted ÷ measured - 1 of each limit that was left out, by name."""
+    """Parameters of the model. `errors`: predicted ÷ measured - 1 of each limit that was left out, by name.
+
+    `stream`: the same of the stream of writes, if garbage collection was fitted to it; also of the figures OF_FIT.
+    """
 
     params: Params
     errors: Mapping[str, float]
     used: int
     source: str
+    stream: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def median(self) -> float:
-        ordered = sorted(map(abs, self.errors.values()))
-        return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        return median(self.errors.values())
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -91,7 +125,13 @@ class Fitted:
             "median_error": self.median,
             "errors": dict(self.errors),
             "fitted": self.used,
+            "stream_errors": dict(self.stream),
         }
+
+    @property
+    def left_of_stream(self) -> list[float]:
+        """Errors of the figures of the stream that were left out of the fit."""
+        return [error for name, error in self.stream.items() if name not in OF_FIT]
 
     def lines(self) -> list[str]:
         worst = max(self.errors, key=lambda name: abs(self.errors[name]))
@@ -99,7 +139,21 @@ class Fitted:
             f"The model was fitted to {self.used} limits. It predicts {len(self.errors)} others with a median error of"
             f" {100 * self.median:.1f} %.",
             f"The largest error is {100 * self.errors[worst]:+.1f} % ({worst}).",
+            *(
+                [
+                    "Garbage collection was fitted to the stream of writes. It predicts the figures of the stream that were"
+                    f" left out with a median error of {100 * median(self.left_of_stream):.1f} %."
+                ]
+                if self.stream
+                else []
+            ),
         ]
+
+
+def median(values: Iterable[float]) -> float:
+    """The median of the absolute values."""
+    ordered = sorted(map(abs, values))
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def points(found: Report) -> list[Point]:
@@ -262,6 +316,96 @@ def cache(found: Report, params: Params) -> dict[str, int | str]:
     return {"slc_kb": round(gb * 1e6 / 1.024), "t_prog_slc_us": fast, "t_prog_us": round(fast * first / last)}
 
 
+def turn(series: Sequence[tuple[float, float]]) -> tuple[float, float, float, float]:
+    """(MB/s before, MB/s after, MB before, MB in all) of the second in which the rate of a stream falls most clearly.
+
+    It is the one that leaves the least sum of squares around the two means. SERIES has (end in s, MB/s) of each second.
+    """
+    starts = (0.0, *(at for at, _ in series))
+    moved = [rate * (at - start) for start, (at, rate) in zip(starts, series, strict=False)]
+    rates = [rate for _, rate in series]
+
+    def squares(part: Sequence[float]) -> float:
+        mean = sum(part) / len(part)
+        return sum((rate - mean) ** 2 for rate in part)
+
+    at = min(range(2, len(rates) - 1), key=lambda i: squares(rates[:i]) + squares(rates[i:]))
+    # the second of the fall belongs to both
+    first, last = rates[: max(at - 1, 1)], rates[at + 1 :]
+    return sum(first) / len(first), sum(last) / len(last), sum(moved[:at]), sum(moved)
+
+
+def stream(found: Report) -> Stream | None:
+    """The stream of writes of a report; None if it is too short, or if its writes were not timed."""
+    rows = {row.id: row.value for row in found.rows}
+    series = found.series.get(STREAM, [])
+    percentiles = [rows.get(f"{STREAM}.{name}", 0.0) for name in ("p50", "p90", "p99")]
+    if len(series) < 8 or not all(percentiles):
+        return None
+    return Stream(*turn(series), *percentiles)
+
+
+def stream_predictor(timing: Any, model: Any) -> PredictStream:
+    """A function that runs a stream as long as a measured one on the model."""
+    each = STREAM_BYTES // (MAX_KB << 10)
+
+    def predict(params: Params, measured: Stream) -> Stream:
+        count = round(measured.whole * 1e6) // STREAM_BYTES
+        ios = [timing.Io(timing.WRITE, i * (MAX_KB << 10), MAX_KB << 10) for i in range(count * each)]
+        done = model.run("", pairs(params), ios, qd=STREAM_DEPTH * each).io
+        writes = [done[i : i + each] for i in range(0, len(done), each)]
+        took = sorted(max(io.done for io in w) - min(io.arrive for io in w) for w in writes)
+        ends = [max(io.done for io in w) / 1e9 for w in writes]
+        before = min(max(round(measured.before * 1e6) // STREAM_BYTES, 1), count - 1)
+        # behind the fall, as turn() has it
+        settled = min(before + (count - before) // 10, count - 2)
+        share = STREAM_BYTES / 1e6
+        return Stream(
+            share * before / max(ends[:before]),
+            share * (count - settled) / (max(ends) - max(ends[:settled])),
+            measured.before,
+            measured.whole,
+            *(took[min(int(count * part), count - 1)] / 1000 for part in (0.5, 0.9, 0.99)),
+        )
+
+    return predict
+
+
+def collection(measured: Stream | None, params: Params, predict: PredictStream) -> dict[str, int | str]:
+    """Parameters of garbage collection, from the stream of writes; none if it did not show any.
+
+    A device that collects garbage writes `gain` bytes, and then pauses. So the rate and the pause determine both: the pause is
+    the time that a percent of the writes wait longer than the median, and the rate says how much is written between two
+    pauses. A block of the model is as large as that needs. The search then improves both.
+    """
+    if measured is None or measured.last > LOWER * measured.first:
+        return {}
+    if measured.p99 / measured.p50 < PAUSED * measured.first / measured.last:
+        return {}
+    pause = measured.p99 - measured.p50
+    part = measured.last / measured.first
+    dies = int(params["channels"]) * int(params["dies"])
+    page = dies * int(params["planes"]) * (int(params["page_kb"]) << 10)
+    free = measured.first * pause * part / (1 - part) / page
+    valid = max(pause - ERASE_US, 1.0) / (int(params["t_r_us"]) + int(params["t_prog_us"]))
+
+    def complete(logs: Sequence[float]) -> dict[str, int | str]:
+        pages = [max(math.exp(min(x, math.log(MOST_PAGES))), 0.01) for x in logs]
+        block = min(max(round(sum(pages)), 2), MOST_PAGES)
+        return {
+            "block_pages": block,
+            "gc_valid_pct": min(max(round(100 * pages[1] / sum(pages)), 0), 99),
+            "gc_after_kb": max(round(measured.before * 1e6 / 1024), 1),
+            "t_erase_us": ERASE_US,
+        }
+
+    def loss_of(logs: Sequence[float]) -> float:
+        predicted = predict({**params, **complete(logs)}, measured)
+        return sum(math.log(getattr(predicted, n) / getattr(measured, n)) ** 2 for n in OF_FIT)
+
+    return complete(_minimise(loss_of, [math.log(free), math.log(valid)])[0])
+
+
 def fit_report(found: Report, folder: Path) -> Fitted:
     """Fit the model in FOLDER to a report. Raises ValidateError."""
     timing = flashsim(folder)
@@ -274,13 +418,26 @@ def fit_report(found: Report, folder: Path) -> Fitted:
             raise ValidateError(
                 f"cannot compile the flash model: {error}; run this command in the build root"
             ) from error
-        return fit(
+        measured, predict_stream = stream(found), stream_predictor(timing, model)
+        collected: dict[str, int | str] = {}
+
+        def complete(params: Params) -> Params:
+            collected.update(collection(measured, params, predict_stream))
+            return {**params, **(collected or cache(found, params))}
+
+        fitted = fit(
             points(found),
             remembered(predictor(timing, model, span)),
             f"{found.id}, {found.target.get('model', '')}",
             capacity_mb,
-            lambda params: {**params, **cache(found, params)},
+            complete,
         )
+        if collected:
+            assert measured is not None
+            predicted = predict_stream(fitted.params, measured)
+            errors = {n: getattr(predicted, n) / getattr(measured, n) - 1 for n in STREAM_FIGURES}
+            fitted = replace(fitted, stream=errors)
+        return fitted
 
 
 def remembered(predict: Predict) -> Predict:

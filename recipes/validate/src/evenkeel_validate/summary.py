@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from .report import Report
 
 CASES = {"quick": cases.quick, "full": cases.full, "soak": cases.soak}
-# (weights, direction, MB) in the id of a share; the shares of the paper have no direction and size
-SHARE = re.compile(r"fair\.shares\.([\d-]+)(?:\.(read|write)\.(\d+)m)?\.share-\w")
+# (direction, MB, weights) in the id of a share; the shares of the paper have no direction and size
+SHARE = re.compile(r"fair\.shares\.(?:(read|write)\.(\d+)m\.)?([\d-]+)\.share-\w")
 RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
 
 
@@ -94,7 +94,7 @@ def _shares(report: "Report") -> str:
     held: dict[tuple[str, str, int], bool] = {}
     for row in report.rows:
         if (m := SHARE.fullmatch(row.id)) and row.target is not None:
-            key = m[1].replace("-", ":"), m[2] or "read", int(m[3] or 100)
+            key = m[3].replace("-", ":"), m[1] or "read", int(m[2] or 100)
             held[key] = held.get(key, True) and row.holds() is not False
     if not held:
         return ""

@@ -191,6 +191,11 @@ def _twin(out: Output) -> list[Figure]:
         Figure("median", round(100 * fitted.median, 2), "%", "lower"),
         Figure("worst", round(100 * max(map(abs, fitted.errors.values())), 1), "%", "lower"),
         Figure("predicted", len(fitted.errors), ""),
+        *(
+            [Figure("stream", round(100 * model.median(fitted.left_of_stream), 2), "%", "lower")]
+            if fitted.stream
+            else []
+        ),
     ]
 
 
