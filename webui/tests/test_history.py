@@ -118,6 +118,17 @@ def test_one_app(recorded: Browser) -> None:
     assert "Loader cost Player" in text_of(recorded, "/history?app=loader")
 
 
+def test_an_app_that_has_nothing_in_the_span(recorded: Browser) -> None:
+    """For example, an app that was removed: a bookmark may still name it."""
+    answer = recorded.get("/history?app=gone")
+    assert answer.status_code == 200
+    assert "Nothing of the app “gone” was recorded in this span" in answer.text
+    now = int(time.time())
+    spans = f"start={now - 600}&end={now - 300}&start2={now - 300}&end2={now}"
+    assert recorded.get(f"/history/compare?{spans}&app=gone").status_code == 200
+    assert json.loads(recorded.get("/history.json?app=gone").data)["rows"] == []
+
+
 def test_ten_minutes_are_shown_by_seconds(recorded: Browser) -> None:
     found = json.loads(recorded.get("/history.json?span=10m").data)
     assert found["step_s"] == 5
@@ -125,7 +136,8 @@ def test_ten_minutes_are_shown_by_seconds(recorded: Browser) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["span=3h", "span=", "end=soon", "end=-1", "end=999999999999", f"app={'x' * 65}"]
+    "address",
+    ["span=3h", "span=", "end=soon", "end=-1", "end=999999999999", "end=0", "end=59", f"app={'x' * 65}"],
 )
 @pytest.mark.parametrize("page_name", ["/history", "/history.json", "/history.csv"])
 def test_a_bad_address_is_refused_with_a_reason(page: Browser, page_name: str, address: str) -> None:

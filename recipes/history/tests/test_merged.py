@@ -6,7 +6,7 @@ from collections import Counter
 
 from evenkeel_common import iostat
 from evenkeel_history import lanes
-from evenkeel_history.merged import Merged, Mix, Spot, total
+from evenkeel_history.merged import Merged, Mix, Spot, by_app, total
 from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, short
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -84,6 +84,19 @@ def test_a_spot_has_all_io_of_each_app(sums: list[Sum], cut: int) -> None:
     }
     assert spot.bands(None) == lanes.bands(number(sum(latency.values(), Counter())))
     assert (spot.bytes("none"), spot.p99_us("none"), spot.bands("none")) == (0, None, 0)
+
+
+@settings(deadline=None)
+@given(st.lists(SUM, max_size=4), st.lists(st.sampled_from(["player", "loader", "", "none"]), unique=True))
+def test_the_values_by_app_are_those_of_the_spots(sums: list[Sum], apps: list[str]) -> None:
+    spots = []
+    for each in sums:
+        mix = Mix()
+        merged([each.period()], mix)
+        spots.append(mix.spot())
+    amounts, latencies = by_app(spots, apps)
+    assert amounts == {app: tuple(spot.bytes(app) for spot in spots) for app in apps}
+    assert latencies == {app: tuple(spot.p99_us(app) for spot in spots) for app in apps}
 
 
 def values(spot: Spot) -> dict[str, tuple[int, int | None, int]]:

@@ -78,7 +78,7 @@ def by_app(
             # return a tuple, even for one app.
             none = len(spot.apps)
             picks[id(spot.apps)] = operator.itemgetter(*(spot.apps.get(app, none) for app in apps), none)
-    if not spots:
+    if not spots or not apps:  # without apps, itemgetter() would have one index, and would not return a tuple
         return dict.fromkeys(apps, ()), dict.fromkeys(apps, ())
     amounts = zip(*[picks[id(spot.apps)]((*spot._bytes, 0)) for spot in spots], strict=True)
     latencies = zip(*[picks[id(spot.apps)]((*spot._p99_us, None)) for spot in spots], strict=True)

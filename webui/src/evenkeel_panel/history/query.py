@@ -144,6 +144,10 @@ def query() -> Query:
         if end is None:
             abort(422, "The span must have an end. Add the time at which it ends.")
         _check(start, end, "span")
+    elif end is not None and end < SHORTEST:
+        abort(
+            422, f"The end must be at least {SHORTEST} seconds after the start of 1970. Choose a later end."
+        )
     return Query(span, start, end, _app())
 
 
