@@ -258,7 +258,11 @@ def test_polls_are_shared_and_answered_with_304(page: Browser, agent: FakeAgent,
 
 def test_the_fragments_fit_the_page(page: Browser, live: Live, store: Store) -> None:
     """Each fragment has the content of the element with its id, so that nothing moves at the first update."""
-    live.add(int(time.time()) - 20, second(player=1))
+    found = second(player=1)
+    for name in ("player", "gone", ""):  # an app, an app that was removed, the rest of the board
+        found.add_stalls(name, 1, 1)
+    live.add(int(time.time()) - 20, found)
+    assert "Rest of the board stalled" in text_of(page)
     whole = re.sub(r"\s+", "", page.get("/").text)
     found = []
     for path in ("/overview/rows", "/overview/chart"):

@@ -106,6 +106,15 @@ def test_two_steps_give_dates(page: Browser, store: Store) -> None:
     assert "each written byte wears the device as much as before" in text_of(page)
 
 
+def test_an_end_on_one_day_is_one_date(page: Browser, store: Store) -> None:
+    for n, used in enumerate((10, 20, 20, 30)):
+        reported(store, NOW - (3 - n) * 60, Wear("mmcblk0", used, None, None, n * 100_000))
+    wrote(store, TODAY - DAY, DAY, player=1000 * GB)
+    found = device(page)
+    day = time.strftime("%d %b %Y", time.gmtime(found["ends_after"])).removeprefix("0")
+    assert f"the life of mmcblk0 ends on {day}." in text_of(page)
+
+
 def test_csv_and_json_have_the_same_rows(recorded: Browser) -> None:
     for query in ("", "?days=14", "?days=90"):
         rows = json.loads(recorded.get(f"/wear.json{query}").data)["rows"]

@@ -48,6 +48,7 @@ TEXTS = {
     "wear-no-writes": "the device {device} can take at least {amount} more, and nothing is written to it",
     "wear-at-least": "at today's rate, {device} lasts at least {time}",
     "wear-between": "at today's rate, the life of {device} ends between {first} and {last}",
+    "wear-on": "at today's rate, the life of {device} ends on {first}",
     "wear-rate": "Today's rate is {amount} a day: the mean of the last {days} days, for a board that is always on",
     "wear-lower-bound": "This is a lower bound, not a date: the device reports steps of 10 %, and it has reported fewer"
     " than two. The bound rises with time",

@@ -7,13 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_history.period import SYSTEM
 from evenkeel_history.tiers import HOUR
 from flask import Blueprint, Response, current_app, render_template
 
 from .. import live
 from ..context import Nav, panel, view
 from ..history import chart
-from ..history.model import colors, everybody, title
+from ..history.model import REST, colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from ..problems import of_message
 from ..wear.model import RATE_DAYS
@@ -49,7 +50,7 @@ def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
 def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:
     """The values for the templates, without the chart."""
     recent, data = _data(shown)
-    return recent, {"data": data, "titles": shown.titles}
+    return recent, {"data": data, "titles": shown.titles | {SYSTEM: REST}}
 
 
 def _chart(shown: View) -> dict[str, Any]:

@@ -175,12 +175,9 @@ def _outlook(
         bound = texts.text("wear-lower-bound") if most_days is None else ""
         outlook = texts.text("wear-at-least", device=name, time=_duration(least_days))
         return outlook, f"{rate} {bound} {watched}".replace("  ", " ")
-    outlook = texts.text(
-        "wear-between",
-        device=name,
-        first=_words(round(left.last + least_days * DAY)),
-        last=_words(round(left.last + most_days * DAY)),
-    )
+    first, last = (_words(round(left.last + found * DAY)) for found in (least_days, most_days))
+    code = "wear-between" if first != last else "wear-on"
+    outlook = texts.text(code, device=name, first=first, last=last)
     return outlook, f"{rate} {texts.text('wear-assumption')} {watched}"
 
 
