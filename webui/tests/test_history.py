@@ -461,11 +461,6 @@ def test_an_unknown_table_is_refused_with_a_reason(page: Browser) -> None:
     assert "who-slows-whom" in answer.text
 
 
-def test_a_spreadsheet_takes_no_name_for_a_formula() -> None:
-    rows = [model.Cost("=1+1", "player", 1.5)]
-    assert list(csv.reader(io.StringIO(model.as_csv(model.Cost, rows))))[1] == ["'=1+1", "player", "1.5"]
-
-
 def test_the_heat_map_has_all_requests(recorded: Browser) -> None:
     found = json.loads(recorded.get("/history.json?span=10m").data)
     assert sum(cell["requests"] for cell in found["heat"]) == pytest.approx(1640, rel=1 / 32)

@@ -7,6 +7,8 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+from evenkeel_api.features.accounts import Session, Token
 from evenkeel_api.messages import Note
 from flask import (
     Blueprint,
@@ -27,6 +29,7 @@ from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, by_htmx, by_token, call, client, panel, secret
 from ..setup.views import offer as offer_set_up
+from ..tables import csv_file
 
 if TYPE_CHECKING:
     from evenkeel_api.features.accounts import Login
@@ -196,6 +199,28 @@ def logout() -> BaseResponse:
 @blueprint.get("/account")
 def page() -> str:
     return _page()
+
+
+@blueprint.get("/account.json")
+def page_json() -> BaseResponse:
+    found = {
+        "user": g.identity.user,
+        "role": g.identity.role,
+        "totp": g.identity.totp,
+        "sessions": call("ListSessions"),
+        "tokens": call("ListTokens"),
+    }
+    return Response(msgspec.json.encode(found), mimetype="application/json")
+
+
+@blueprint.get("/account/sessions.csv")
+def sessions_csv() -> BaseResponse:
+    return csv_file(Session, call("ListSessions"), "sessions")
+
+
+@blueprint.get("/account/tokens.csv")
+def tokens_csv() -> BaseResponse:
+    return csv_file(Token, call("ListTokens"), "tokens")
 
 
 def _page(**more: Any) -> str:

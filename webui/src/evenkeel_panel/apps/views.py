@@ -15,6 +15,7 @@ from ..agent import AgentError, AgentUnreachable
 from ..context import Nav, by_htmx, call, panel, view
 from ..history.changes import effect
 from ..history.query import Pair
+from ..tables import csv_file
 from . import model, undo, what_if
 
 if TYPE_CHECKING:
@@ -69,6 +70,13 @@ def page_json() -> Response:
     """The data of the page. If the agent does not answer: status 503, the last known apps, and no figures."""
     shown = view()
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
+
+
+@blueprint.get("/apps.csv")
+def page_csv() -> Response:
+    """The apps of /apps.json, with the same status."""
+    shown = view()
+    return csv_file(model.AppFigures, model.page_data(shown).apps, "apps", 200 if shown.live else 503)
 
 
 @blueprint.get("/apps/<name>/what-if")

@@ -3,16 +3,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
+from evenkeel_api.features.accounts import Entry
 from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
 from ..context import Nav, call
-
-if TYPE_CHECKING:
-    from evenkeel_api.features.accounts import Entry
+from ..tables import csv_file
 
 blueprint = Blueprint("audit", __name__, template_folder="templates")
 NAV = Nav(330, "Audit log", "audit.page", ADMIN)
@@ -36,3 +33,8 @@ def page() -> str:
 @blueprint.get("/audit.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(_rows()), mimetype="application/json")
+
+
+@blueprint.get("/audit.csv")
+def page_csv() -> Response:
+    return csv_file(Entry, _rows(), "audit")

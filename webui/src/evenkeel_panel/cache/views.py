@@ -6,13 +6,14 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from evenkeel_api.features.cache import Cache
+from evenkeel_api.features.cache import Cache, PriorityDirectory
 from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
 from .. import texts
 from ..agent import AgentRefused
 from ..context import Nav, call, view
+from ..tables import csv_file
 
 blueprint = Blueprint("cache", __name__, template_folder="templates")
 NAV = Nav(120, "Cache", "cache.page")
@@ -74,6 +75,11 @@ def page() -> tuple[str, int]:
 @blueprint.get("/cache.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(_cache()), mimetype="application/json")
+
+
+@blueprint.get("/cache.csv")
+def page_csv() -> Response:
+    return csv_file(PriorityDirectory, _cache().directories, "priority-directories")
 
 
 @blueprint.get("/cache/live")

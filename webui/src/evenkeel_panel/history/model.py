@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -12,7 +10,6 @@ from evenkeel_api.schema import Struct
 from evenkeel_common.iostat import percentiles
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 from evenkeel_history.tiers import DAY, HOUR, MINUTE
-from msgspec.structs import astuple, fields
 
 from . import heat
 from .changes import Change, Changes
@@ -225,7 +222,6 @@ def bands(found: Found, app: str | None) -> dict[int, Lanes]:
     return {at: spot.bands(app) for at, spot in found.spots.items()}
 
 
-FORMULA = frozenset("=+-@\t\r")  # a text that begins with one of these is a formula for a spreadsheet
 # name of a table in the URL of its CSV file → the type of its rows, and the field of the page that has them
 TABLES: dict[str, tuple[type[Struct], str]] = {
     "charts": (Row, "rows"),
@@ -236,23 +232,6 @@ TABLES: dict[str, tuple[type[Struct], str]] = {
     "changes": (Change, "changes"),
     "wear": (Wear, "wear"),
 }
-
-
-def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
-    """ROWS of the type STRUCT as CSV. A text that a spreadsheet would take for a formula gets an apostrophe in front."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\r\n")
-    writer.writerow(struct.__struct_fields__)
-    if all(field.type in (int, float) for field in fields(struct)):
-        line = ",".join(["%s"] * len(struct.__struct_fields__)) + "\r\n"
-        text.writelines([line % astuple(row) for row in rows])
-    else:
-        writer.writerows([_plain(value) for value in astuple(row)] for row in rows)
-    return text.getvalue()
-
-
-def _plain(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
 # ---- texts ----

@@ -19,6 +19,7 @@ from flask import Blueprint, Response, abort, current_app, render_template
 from .. import texts
 from ..apps.model import latency, megabytes
 from ..context import Nav, view
+from ..tables import csv_file
 from ..times import moment
 from . import changes as log
 from . import chart, compare, heat, model
@@ -27,7 +28,6 @@ from .query import Pair, Query, form_time, pair, query
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from evenkeel_api.schema import Struct
     from evenkeel_history.lanes import Lanes
     from evenkeel_history.period import Key
 
@@ -81,12 +81,6 @@ def _data(
     return found, model.page_data(found, app, problem_of(found), states, made, cells=cells, costs=costs)
 
 
-def _csv(struct: type[Struct], rows: list[Any], name: str) -> Response:
-    response = Response(model.as_csv(struct, rows), mimetype="text/csv")
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
-    return response
-
-
 @blueprint.get("/history.json")
 def page_json() -> Response:
     asked = query()
@@ -110,7 +104,7 @@ def page_csv(table: str = "charts") -> Response:
     if table == "changes" and page.changes_problem and not page.changes:
         abort(503 if log.allowed() else 403, page.changes_problem)
     span = asked.span if asked.start is None else f"{page.start}-{page.end}"
-    return _csv(
+    return csv_file(
         struct, getattr(page, field), f"history-{span}" if table == "charts" else f"history-{table}-{span}"
     )
 
@@ -211,7 +205,7 @@ def comparison_json() -> Response:
 @blueprint.get("/history/compare.csv")
 def comparison_csv() -> Response:
     (first, one), (second, two) = _both(pair())
-    return _csv(compare.Difference, _compared(one, two, first, second).rows, "history-compare")
+    return csv_file(compare.Difference, _compared(one, two, first, second).rows, "history-compare")
 
 
 def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, model.HistoryPage]]:

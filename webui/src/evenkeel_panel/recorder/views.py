@@ -17,6 +17,7 @@ from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..apps.model import latency
 from ..cached import Cached
 from ..context import Nav, by_token, call, view
+from ..tables import csv_file
 from . import model
 from .download import Downloads, Recording
 
@@ -97,6 +98,13 @@ def figures() -> Response:
 def page_json() -> Response:
     shown, data = _found()
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(data))
+
+
+@blueprint.get("/recorder.csv")
+def page_csv() -> Response:
+    """The channels of /recorder.json, with the same status."""
+    shown, data = _found()
+    return csv_file(model.ChannelFigures, data.channels, "recorder-channels", 200 if shown.live else 503)
 
 
 @blueprint.post("/recorder/download")

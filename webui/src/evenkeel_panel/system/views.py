@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_api.features.system import Line
 from evenkeel_api.roles import ADMIN, includes
 from evenkeel_common.packets import Truncated
 from flask import (
@@ -23,6 +24,7 @@ from .. import texts
 from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..context import Nav, by_token, call, identity
 from ..recorder.download import Downloads, Recording
+from ..tables import csv_file
 from . import model
 
 if TYPE_CHECKING:
@@ -212,13 +214,24 @@ def journal() -> tuple[str, int]:
     return made, status
 
 
-@blueprint.get("/system/journal.json")
-def journal_json() -> Response | tuple[Response, int]:
+def _journal_for_program(answer: Callable[[Journal], Response]) -> Response | tuple[Response, int]:
     try:
         found = _journal(model.JournalQuery.parse(request.args))
     except model.BadInput as error:
         return jsonify(error="InvalidArgument", reason=texts.text(error.code, **error.parameters)), 422
-    return Response(msgspec.json.encode(found), mimetype="application/json")
+    return answer(found)
+
+
+@blueprint.get("/system/journal.json")
+def journal_json() -> Response | tuple[Response, int]:
+    return _journal_for_program(
+        lambda found: Response(msgspec.json.encode(found), mimetype="application/json")
+    )
+
+
+@blueprint.get("/system/journal.csv")
+def journal_csv() -> Response | tuple[Response, int]:
+    return _journal_for_program(lambda found: csv_file(Line, found.lines, "journal"))
 
 
 @blueprint.post("/system/support")

@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+from evenkeel_api.features.accounts import User
 from evenkeel_api.roles import ADMIN, ROLES
-from flask import Blueprint, render_template, request
+from flask import Blueprint, Response, render_template, request
 
 from .. import texts
 from ..agent import AgentRefused
 from ..context import Nav, call
+from ..tables import csv_file
 
 blueprint = Blueprint("users", __name__, template_folder="templates")
 NAV = Nav(320, "Users", "users.page", ADMIN)
@@ -19,6 +22,16 @@ NAV = Nav(320, "Users", "users.page", ADMIN)
 @blueprint.get("/users")
 def page() -> str:
     return _page()
+
+
+@blueprint.get("/users.json")
+def page_json() -> Response:
+    return Response(msgspec.json.encode(call("ListUsers")), mimetype="application/json")
+
+
+@blueprint.get("/users.csv")
+def page_csv() -> Response:
+    return csv_file(User, call("ListUsers"), "users")
 
 
 def _page(**more: Any) -> str:

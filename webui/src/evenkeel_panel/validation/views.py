@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_api.features.validation import ValidationRow
 from evenkeel_api.roles import ADMIN
 from evenkeel_common.packets import Truncated
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
@@ -14,6 +15,7 @@ from .. import texts
 from ..agent import AgentRefused
 from ..context import Nav, call
 from ..recorder.download import Downloads, Recording
+from ..tables import csv_file
 from . import model
 
 if TYPE_CHECKING:
@@ -76,6 +78,11 @@ def page() -> tuple[str, int]:
 @blueprint.get("/validation.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(_overview()), mimetype="application/json")
+
+
+@blueprint.get("/validation.csv")
+def page_csv() -> Response:
+    return csv_file(ValidationRow, _overview().reports, "validations")
 
 
 @blueprint.get("/validation/progress")

@@ -15,8 +15,9 @@ from .. import texts
 from ..apps.model import BadNumber, parse_fixed_share
 from ..context import Nav, identity, panel, view
 from ..history import chart
-from ..history.model import as_csv, colors, duration, everybody, title
+from ..history.model import colors, duration, everybody, title
 from ..history.views import problem_of, reader, ticks
+from ..tables import csv_file
 from ..times import moment
 from . import model
 
@@ -68,9 +69,7 @@ def page_json() -> Response:
 @blueprint.get("/wear.csv")
 def page_csv() -> Response:
     days = _days()
-    response = Response(as_csv(model.Row, _data(days)[1].rows), mimetype="text/csv")
-    response.headers["Content-Disposition"] = f'attachment; filename="wear-{days}-days.csv"'
-    return response
+    return csv_file(model.Row, _data(days)[1].rows, f"wear-{days}-days")
 
 
 @blueprint.get("/wear")
