@@ -306,6 +306,26 @@ def test_roles(admin: Browser, other: Browser) -> None:
     assert other.get("/apps").location == "/login"
 
 
+@pytest.mark.parametrize(
+    ("action", "title"), [("reset", "Reset the password of ben?"), ("remove", "Remove ben?")]
+)
+def test_a_change_that_logs_a_user_out_is_asked_first(
+    admin: Browser, other: Browser, action: str, title: str
+) -> None:
+    user(admin, other, "ben", "operator")
+    page = admin.get("/users").text
+    assert f'href="/users/ben/{action}"' in page
+    assert f'action="/users/ben/{action}"' not in page
+    asked = admin.get(f"/users/ben/{action}").text
+    assert f"<h1>{title}</h1>" in asked
+    assert f'action="/users/ben/{action}"' in asked
+    assert other.get(f"/users/ben/{action}").status_code == 403  # and still logged in
+    admin.post(f"/users/ben/{action}", f"/users/ben/{action}")
+    assert other.get("/apps").location == "/login"
+    gone = admin.get(f"/users/eve/{action}")
+    assert (gone.status_code, "no user &#39;eve&#39;" in gone.text) == (404, True)
+
+
 def test_a_refused_change_is_in_the_audit_log(admin: Browser, other: Browser) -> None:
     user(admin, other, "ben", "viewer")
     other.set_weight("player", "5")

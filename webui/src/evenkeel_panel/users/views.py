@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from evenkeel_api.features.accounts import User
 from evenkeel_api.roles import ADMIN, ROLES
-from flask import Blueprint, Response, render_template, request
+from flask import Blueprint, Response, abort, render_template, request
 
 from .. import texts
 from ..agent import AgentRefused
@@ -60,6 +60,26 @@ def add() -> str | tuple[str, int]:
 @blueprint.post("/users/<name>/role")
 def role(name: str) -> str | tuple[str, int]:
     return _do("role-set", "SetRole", name[:64], request.form.get("role", ""))
+
+
+@blueprint.get("/users/<name>/reset")
+def ask_reset(name: str) -> str:
+    return _ask(name, "reset", "Reset the password of {name}", "Reset the password")
+
+
+@blueprint.get("/users/<name>/remove")
+def ask_remove(name: str) -> str:
+    return _ask(name, "remove", "Remove {name}", "Remove")
+
+
+def _ask(name: str, action: str, title: str, button: str) -> str:
+    """The page that asks before ACTION."""
+    if not any(user.name == name for user in call("ListUsers")):
+        abort(404, texts.text("unknown-user", name=name[:40]))
+    text = texts.text(f"user-ask-{action}", user=name)
+    return render_template(
+        "users/ask.html", name=name, action=action, title=title.format(name=name), text=text, button=button
+    )
 
 
 @blueprint.post("/users/<name>/reset")
