@@ -402,6 +402,18 @@ def test_tokens(admin: Browser, app: Flask) -> None:
     assert program.get("/apps.json", **headers).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("name", "role", "days"),
+    [("", "viewer", "30"), ("x" * 65, "viewer", "30"), ("x", "", "30"), ("x", "root", "30"), ("x", "viewer", ""),
+     ("x", "viewer", "-1"), ("x", "viewer", "soon"), ("x", "viewer", "9999"), ("x", "viewer", "٣")],
+)  # fmt: skip
+def test_a_bad_token_form_is_refused_with_a_reason(admin: Browser, name: str, role: str, days: str) -> None:
+    answer = admin.post("/account/tokens", "/account", name=name, role=role, days=days)
+    assert answer.status_code == 422
+    assert "No token was made." in answer.text
+    assert (admin.get("/account.json").json or {})["tokens"] == []
+
+
 def test_cookie_alone_changes_nothing_by_the_api(admin: Browser) -> None:
     answer = admin.client.post("/api/v1/StopApp", base_url=BASE, data='{"name": "player"}')
     assert answer.status_code == 401

@@ -18,6 +18,7 @@ from dataclasses import replace as with_fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 from evenkeel_agent import registry
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import Alerts
@@ -27,7 +28,7 @@ from evenkeel_agent.network import HELPER_UNIT, Network
 from evenkeel_agent.network_helper import Clock, Helper
 from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
-from evenkeel_api import errors
+from evenkeel_api import errors, schema
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
@@ -48,6 +49,7 @@ from evenkeel_api.features.validation import (
 )
 from evenkeel_api.interface import METHODS
 from evenkeel_api.messages import Message, Note
+from evenkeel_api.method import Method
 from evenkeel_common.packets import End, data, end
 from msgspec.structs import replace
 
@@ -83,6 +85,17 @@ def demo_apps() -> list[App]:
             window_s=3.0,
         ),
     ]
+
+
+def _checked(method: Method, values: Sequence[Any]) -> Any:
+    """The arguments VALUES as the agent checks them. Raises errors.AgentError."""
+    given = dict(zip(method.request.__struct_fields__, values, strict=True))
+    try:
+        return schema.convert(given, method.request)
+    except msgspec.ValidationError as error:
+        if any(field.error and f"$.{field.name}" in str(error) for field in method.inputs):
+            return method.request(**given)  # the method refuses it
+        raise errors.InvalidArgument("invalid-argument", method=method.name, reason=str(error)) from error
 
 
 def external(text: str) -> Note:
@@ -482,10 +495,9 @@ class FakeAgent:
             caller = self.accounts.caller(found, session, address)
             parts = (self.accounts, self.alerts, self.network, self.restorer)
             real = next((part for part in parts if hasattr(part, found.handler)), None)
-            if real:
-                answer = self._run(getattr(real, found.handler)(found.request(*values), caller))
-            else:
-                answer = getattr(self, found.handler)(*values)
+            wanted = _checked(found, values)
+            handler = getattr(real or self, found.handler)
+            answer = self._run(handler(wanted, caller)) if real else handler(*values)
         except errors.AgentError as error:
             if isinstance(error, errors.NotAuthorized | errors.NotLoggedIn):
                 self._run(self.accounts.audit_refusal(error, found, session, address))

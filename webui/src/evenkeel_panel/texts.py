@@ -222,6 +222,8 @@ TEXTS = {
     " need the memory",
     "session-ended": "the session was ended",
     "token-made": "the token “{name}” is {token}. Note it now: this page does not show it again",
+    "token-rule": "give the token a name of at most 64 characters, and choose its role and its time from the lists. No token"
+    " was made",
     "token-removed": "the token was removed",
     "totp-on": "from now on, your log-in needs a code",
     "totp-off": "your log-in needs no code any more",

@@ -8,7 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_api.features.accounts import Session, Token
+from evenkeel_api import schema
+from evenkeel_api.features.accounts import CreateToken, Session, Token
 from evenkeel_api.messages import Note
 from flask import (
     Blueprint,
@@ -252,10 +253,17 @@ def end_session(id: str) -> str | tuple[str, int]:
 
 @blueprint.post("/account/tokens")
 def create_token() -> str | tuple[str, int]:
-    name, role = request.form.get("name", "").strip(), request.form.get("role", "")
-    days = request.form.get("days", "")
+    name, days = request.form.get("name", "").strip(), request.form.get("days", "")
+    values = {
+        "name": name,
+        "role": request.form.get("role", ""),
+        "days": int(days) if days.isascii() and days.isdigit() and len(days) < 6 else -1,
+    }
     try:
-        made = call("CreateToken", name[:64], role, int(days) if days.isascii() and days.isdigit() else 90)
+        wanted: CreateToken = schema.convert(values, CreateToken)
+        made = call("CreateToken", wanted.name, wanted.role, wanted.days)
+    except msgspec.ValidationError:
+        return _page(message=texts.text("token-rule"), kind="bad"), 422
     except AgentRefused as error:
         return _page(message=str(error), kind="bad"), error.http
     return _page(message=texts.text("token-made", name=name, token=made.token), kind="ok")
