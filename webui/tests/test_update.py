@@ -268,6 +268,11 @@ def test_a_viewer_cannot_do_anything(admin: Browser, agent: FakeAgent) -> None:
     assert "/update" not in eve.get("/apps").text
     token = re.search(r'name="csrf_token" value="([^"]+)"', eve.get("/apps").text)
     assert token
+    for state in ("idle", "installed"):
+        agent.update = replace(agent.update, state=state)
+        shown = eve.get("/update").text
+        assert set(re.findall(r'action="(/[^"]*)"', shown)) == {"/logout"}
+        assert "Only an administrator can update the board." in shown
     before = list(agent.calls)
     assert send(eve, CONTENT, token[1]).status_code == 403
     assert eve.post("/system/restart", "/apps").status_code == 403
