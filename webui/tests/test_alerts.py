@@ -86,7 +86,7 @@ def test_a_bad_value_changes_nothing_and_stays_in_the_form(
         assert 'value="ops@example.org"' in answer.text  # what was typed is not lost
     if field not in ("smtp_security", "smtp_server") and value:
         assert f'value="{value}"' in answer.text
-        assert 'aria-invalid="true"' in answer.text
+    assert re.search(rf'name="{field}"[^>]* aria-invalid="true" aria-describedby="problem"', answer.text)
 
 
 def test_a_test_says_whether_it_was_sent(admin: Browser, agent: FakeAgent) -> None:

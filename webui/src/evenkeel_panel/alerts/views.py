@@ -41,6 +41,8 @@ RULES = {
     "smtp_user": "alerts-line-rule",
     "smtp_password": "alerts-line-rule",
 }
+# code of the agent's refusal → field of the form that it is about
+FIELD_OF = {"alerts-no-server": "smtp_server", "alerts-plain-password": "smtp_security"}
 
 
 def _page(status: int = 200, **more: Any) -> tuple[str, int]:
@@ -59,7 +61,9 @@ def _refused(error: AgentRefused, typed: dict[str, Any] | None = None) -> tuple[
     """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
     if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
         raise error
-    return _page(error.http, message=str(error), kind="bad", typed=typed)
+    return _page(
+        error.http, message=str(error), kind="bad", typed=typed, field=FIELD_OF.get(error.note.code, "")
+    )
 
 
 @blueprint.get("/alerts")
