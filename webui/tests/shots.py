@@ -181,8 +181,20 @@ def main() -> int:
                     shot(page, f"menu-{size}-{theme}")
                     page.keyboard.press("Escape")
                     page.locator("#pages").wait_for(state="hidden")
-                page.goto("/wear")
-                shot(page, f"wear-{size}-{theme}")
+                for name in ("wear", "account", "users", "audit"):
+                    page.goto(f"/{name}")
+                    shot(page, f"{name}-{size}-{theme}")
+                if (size, theme) == ("desktop", "light"):
+                    page.goto("/users")
+                    page.fill("[name=name]", "ben")
+                    page.click("main [type=submit].primary")
+                    shot(page, "users-added-desktop-light")
+                    page.click("[href='/users/ben/remove']")
+                    shot(page, "users-remove-desktop-light")
+                    page.click("main [type=submit]")
+                    page.goto("/account")
+                    page.click("[action='/account/totp/begin'] [type=submit]")
+                    shot(page, "account-code-desktop-light")
                 page.goto("/apps")
         page = pages["desktop", "light"]
         width, height = SIZES["desktop"]
@@ -342,6 +354,9 @@ def main() -> int:
         shot(page, "validation-running-desktop-light")
         pages["phone", "dark"].goto("/validation")
         shot(pages["phone", "dark"], "validation-running-phone-dark")
+        pages["phone", "dark"].goto(
+            "/apps"
+        )  # otherwise the end of the validation reloads the page during a goto()
         page.click("[action='/validation/cancel'] button")
         page.locator(".banner.ok").wait_for()
         # the page cache

@@ -235,6 +235,23 @@ def test_answer_to_another_button_appears_after_the_release(
     expect(loader(page, "[name=weight]")).to_have_value("60")
 
 
+def test_a_what_if_line_appears_and_logs_no_error(page: Page) -> None:
+    logged: list[str] = []
+    page.on("console", lambda message: logged.append(message.text))
+    loader(page, "[name=weight]").fill("60")
+    page.clock.run_for(300)
+    expect(loader(page, "#weight-what-if-loader .message")).to_contain_text("Not applied yet.")
+    assert logged == []
+
+
+def test_a_session_that_has_ended_leads_to_the_log_in(page: Page, agent: FakeAgent, apply: Locator) -> None:
+    """Also in the middle of a request by a script, and the change is not made."""
+    agent.accounts._sessions.clear()
+    apply.click()
+    page.wait_for_url("**/login")
+    assert "SetWeight loader 60" not in agent.calls
+
+
 def test_overview_updates_and_announces_but_not_while_a_link_is_pressed(page: Page, agent: FakeAgent) -> None:
     page.goto("/")
     heading, announced = page.locator("h1"), page.locator("#announcements")
