@@ -289,6 +289,20 @@ def test_overview_says_that_the_panel_does_not_answer(page: Page) -> None:
     expect(page.locator("#offline")).to_be_visible()
 
 
+def test_on_a_phone_a_table_breaks_no_word(page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in ("/audit", "/account", "/network"):
+        page.goto(path)
+        broken = page.evaluate(
+            """() => [...document.querySelectorAll(".table td:not(.text, :has(*))")].filter((cell) => {
+                const range = document.createRange();
+                range.selectNodeContents(cell);
+                return /^\\w+$/.test(cell.textContent.trim()) && range.getClientRects().length > 1;
+            }).map((cell) => cell.textContent)"""
+        )
+        assert broken == [], path
+
+
 @pytest.mark.parametrize("script", [True, False])
 def test_on_a_phone_the_menu_opens_and_closes_with_the_keyboard(page: Page, script: bool) -> None:
     """The browser does it, without a script of the panel."""
