@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING
 
 import pytest
-from evenkeel_panel.testing import COMPONENT, Browser
+from evenkeel_panel.testing import BASE, COMPONENT, Browser
 
 if TYPE_CHECKING:
     from evenkeel_panel.context import Panel
@@ -77,6 +77,26 @@ def test_wrong_method(admin: Browser) -> None:
     answer = admin.get("/logout")
     assert answer.status_code == 405
     assert "POST" in answer.headers["Allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "heading", "to_do"),
+    [
+        ("/nowhere", "There is nothing here", "Check the address."),
+        ("/logout", "This address does not take the request", "Go to the overview"),
+        ("/history?span=3h", "A value cannot be used", "must be one of"),
+    ],
+)
+def test_an_error_page_has_words_for_everybody(admin: Browser, path: str, heading: str, to_do: str) -> None:
+    page = admin.get(path).text
+    assert f"<h1>{heading}</h1>" in page
+    assert to_do in page
+
+
+def test_a_form_that_is_too_large_says_what_to_do(admin: Browser) -> None:
+    answer = admin.client.post("/apps/player/weight", base_url=BASE, data={"weight": "9" * 70_000})
+    assert answer.status_code == 413
+    assert "Enter less, or choose a smaller file." in answer.text
 
 
 def test_internal_error_shows_no_traceback(

@@ -297,8 +297,10 @@ def csrf_error(refusals: Refusals, _error: CSRFError) -> BaseResponse:
     return problem(400, "The form is out of date", _CSRF_TEXT)
 
 
-def problem(code: int, title: str, text: str, error: AgentError | None = None) -> BaseResponse:
-    """An error in the caller's format: an HTML fragment, JSON or a page."""
+def problem(
+    code: int, title: str, text: str, error: AgentError | None = None, heading: str = ""
+) -> BaseResponse:
+    """An error in the caller's format: an HTML fragment, JSON or a page. HEADING: of the page, if it is not TITLE."""
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
     elif (
@@ -309,18 +311,40 @@ def problem(code: int, title: str, text: str, error: AgentError | None = None) -
         more = {"code": error.note.code, "parameters": error.note.parameters} if error else {}
         response = jsonify(error=getattr(error, "kind", title), reason=text, **more)
     else:
-        response = Response(render_template("error.html", code=code, title=title, text=text))
+        response = Response(render_template("error.html", code=code, title=heading or title, text=text))
     response.status_code = code
     return response
+
+
+# HTTP status → heading of the error page
+HEADINGS = {
+    400: "The request cannot be read",
+    401: "Log in first",
+    403: "This is not allowed",
+    404: "There is nothing here",
+    405: "This address does not take the request",
+    409: "This is not possible now",
+    413: "The form is too large",
+    422: "A value cannot be used",
+    503: "This is not available now",
+}
+# HTTP status → what to do, if Werkzeug has made the error and has only a text for programmers
+REMEDIES = {
+    400: "The panel cannot read this request. Nothing was changed. Go back, reload the page, then try again.",
+    405: "This address takes no request of this kind. Nothing was changed. Go to the overview, and open the page from there.",
+    413: "What was sent is larger than this form may be. Nothing was changed. Enter less, or choose a smaller file.",
+}
 
 
 def http_error(error: HTTPException) -> BaseResponse:
     if error.code is None or error.code < 400:  # routing raises redirects as exceptions
         return cast("BaseResponse", error.get_response(request.environ))
     text = error.description or "The panel cannot handle this request."
+    if error.description == type(error).description:
+        text = REMEDIES.get(error.code, text)
     if error.code == 404 and request.url_rule is None:
         text = f"This panel has no page {request.path[:80]}. Check the address."
-    response = problem(error.code, error.name, text)
+    response = problem(error.code, error.name, text, heading=HEADINGS.get(error.code, ""))
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
             response.headers[name] = value
