@@ -48,6 +48,7 @@ RDEPENDS:${PN} = "\
     python3-compression \
     python3-core \
     python3-crypt \
+    python3-ctypes \
     python3-datetime \
     python3-dbus-fast \
     python3-email \

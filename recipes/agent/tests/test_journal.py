@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GetJournal and ek-journal, with a fake journalctl. tests/boot/test_system.py has the real one."""
+"""GetJournal and ek-journal, with a fake journal. test_journal_library.py has a real one."""
 
 import asyncio
+import errno
 import json
 import os
 import socket
@@ -9,21 +10,24 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import pytest
 from agent_harness import ERROR, Harness, on_board
 from evenkeel_agent import helper, journal, journal_helper
-from evenkeel_agent.journal_helper import MAX_LINES, MAX_TEXT, BadRequest, command
+from evenkeel_agent.journal_helper import MAX_BYTES, MAX_LINES, MAX_TEXT, BadRequest, Opener, Search
+from evenkeel_agent.journal_library import Field
 from evenkeel_api.features.system import Line
 from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
 ORDER: dict[str, Any] = {"unit": "", "priority": "info", "start": "", "end": "", "limit": 10}
-# prints what the file `lines` next to it has, and its arguments into `arguments`
+# a journalctl: prints what the file `lines` next to it has, and its arguments into `arguments`
 FAKE = """#!/usr/bin/python3
 import os, sys, time
 here = os.path.dirname(sys.argv[0])
@@ -38,16 +42,60 @@ sys.stdout.write(open(here + "/lines").read())
 """
 
 
-def entry(text: Any, n: int = 0, **more: Any) -> str:
-    return json.dumps({"__REALTIME_TIMESTAMP": str(1_800_000_000_500_000 + n), "MESSAGE": text, **more})
+def entry(text: bytes | str = "", n: int = 0, **more: str) -> dict[str, Any]:
+    """A line of the journal, logged N microseconds after the first one."""
+    content = text.encode() if isinstance(text, str) else text
+    return {"at": 1_800_000_000_500_000 + n, "MESSAGE": content.hex()} | {
+        name: value.encode().hex() for name, value in more.items()
+    }
 
 
-@pytest.fixture
-def journalctl(tmp_path: Path) -> Path:
-    return fake(tmp_path)
+def write(folder: Path, *lines: dict[str, Any]) -> None:
+    (folder / "entries").write_text(json.dumps(lines))
+
+
+class FakeJournal:
+    """Stands for journal_library.Journal. FOLDER has its lines, oldest first, and a file for a way in which it fails."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "opened").write_text("")
+        if self._mode("refuse"):
+            raise OSError(errno.EBADMSG, "Bad message")
+
+    def _mode(self, name: str) -> bool:
+        path = self.folder / "mode"
+        return path.exists() and path.read_text() == name
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        (self.folder / "closed").write_text("")
+
+    def require(self, alternatives: Sequence[Sequence[str]]) -> None:
+        with (self.folder / "opened").open("a") as file:
+            file.write(f"{alternatives}\n")
+
+    def newest_first(self, until_us: int | None) -> Iterator[tuple[int, Field]]:
+        if self._mode("slow"):
+            time.sleep(60)
+        path = self.folder / "entries"
+        for line in reversed(json.loads(path.read_text()) if path.exists() else []):
+            if until_us is None or line["at"] <= until_us:
+                yield line["at"], partial(self._field, line)
+
+    def _field(self, line: dict[str, Any], name: bytes) -> bytes:
+        return bytes.fromhex(line.get(name.decode(), ""))[:MAX_BYTES]
+
+
+def opener(folder: Path) -> Opener:
+    """What opens the fake journal in FOLDER."""
+    return cast("Opener", lambda: FakeJournal(folder))
 
 
 def fake(folder: Path) -> Path:
+    """A fake journalctl in FOLDER."""
     made = folder / "journalctl"
     made.write_text(FAKE)
     made.chmod(0o755)
@@ -56,10 +104,10 @@ def fake(folder: Path) -> Path:
 
 
 class FakeSocket:
-    """Serves `path` like evenkeel-journal.socket, with a fake journalctl in FOLDER."""
+    """Serves `path` like evenkeel-journal.socket, with a fake journal and a fake journalctl in FOLDER."""
 
     def __init__(self, path: Path, folder: Path) -> None:
-        self.journalctl = fake(folder)
+        self.folder, self.journalctl = folder, fake(folder)
         self.full = False  # systemd closes each connection at once
         path.parent.mkdir(parents=True, exist_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -80,18 +128,18 @@ class FakeSocket:
 
     def _serve(self, connection: socket.socket) -> None:
         with connection, suppress(OSError):
-            journal_helper.serve(connection, str(self.journalctl))
+            journal_helper.serve(connection, opener(self.folder), str(self.journalctl))
 
     def close(self) -> None:
         self._socket.close()
 
 
-def ask(order: object, journalctl: Path) -> tuple[bytes, End]:
+def ask(order: object, folder: Path) -> tuple[bytes, End]:
     """The answer of the helper to ORDER, which is sent as JSON."""
     mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with mine, theirs:
         mine.send(order if isinstance(order, bytes) else json.dumps(order).encode())
-        thread = threading.Thread(target=journal_helper.serve, args=(theirs, str(journalctl)))
+        thread = threading.Thread(target=journal_helper.serve, args=(theirs, opener(folder)))
         thread.start()
         content = b""
         while not isinstance(part := parse(mine.recv(PACKET_BYTES)), End):
@@ -100,14 +148,25 @@ def ask(order: object, journalctl: Path) -> tuple[bytes, End]:
         return content, part
 
 
-def test_the_command() -> None:
-    assert command({**ORDER, "unit": "nginx.service", "priority": "err", "limit": 51}, "j") == [
-        "j", "--quiet", "--no-pager", "--system", "--output=json", f"--output-fields={journal_helper.FIELDS}",
-        "--lines=51", "--priority=err", "--unit=nginx.service",
-    ]  # fmt: skip
-    times = command({**ORDER, "start": "2026-11-25T10:00:00Z", "end": "2026-11-25T10:00:01Z"}, "j")
-    assert times[-2:] == ["--since=@1795600800", "--until=@1795600801"]
-    assert command({**ORDER, "unit": "kernel"}, "j")[-1] == "_TRANSPORT=kernel"
+def test_a_search() -> None:
+    found = Search.of({**ORDER, "unit": "nginx.service", "priority": "err", "limit": 51})
+    assert found.required == [
+        [["PRIORITY=0", "PRIORITY=1", "PRIORITY=2", "PRIORITY=3"]],
+        journal_helper.of_unit("nginx.service"),
+    ]
+    assert (found.since_us, found.until_us, found.limit) == (None, None, 51)
+    times = Search.of({**ORDER, "start": "2026-11-25T10:00:00Z", "end": "2026-11-25T10:00:01Z"})
+    assert (times.since_us, times.until_us) == (1795600800_000000, 1795600801_000000)
+    assert Search.of({**ORDER, "unit": "kernel"}).required[1] == [["_TRANSPORT=kernel"]]
+
+
+def test_the_lines_of_a_unit() -> None:
+    found = journal_helper.of_unit("nginx")
+    assert found[0] == ["_SYSTEMD_UNIT=nginx.service"]
+    assert ["_PID=1", "UNIT=nginx.service"] in found
+    assert found == journal_helper.of_unit("nginx.service")
+    assert journal_helper.of_unit("dev-sda.device")[0] == ["_SYSTEMD_UNIT=dev-sda.device"]
+    assert journal_helper.of_unit("evenkeel-apps.slice")[-1] == ["_SYSTEMD_SLICE=evenkeel-apps.slice"]
 
 
 @pytest.mark.parametrize(
@@ -120,18 +179,18 @@ def test_the_command() -> None:
         {"limit": 0}, {"limit": MAX_LINES + 1}, {"limit": True}, {"limit": "5"}, {"limit": 5.0},
     ],
 )  # fmt: skip
-def test_no_request_passes_an_option_or_a_path(change: dict[str, Any], journalctl: Path) -> None:
+def test_a_bad_request_does_not_reach_the_journal(change: dict[str, Any], tmp_path: Path) -> None:
     with pytest.raises(BadRequest):
-        command({**ORDER, **change})
-    content, last = ask({**ORDER, **change}, journalctl)
+        Search.of({**ORDER, **change})
+    content, last = ask({**ORDER, **change}, tmp_path)
     assert (content, last.status) == (b"", 2)
-    assert not (journalctl.parent / "arguments").exists()
+    assert not (tmp_path / "opened").exists()
 
 
 @pytest.mark.parametrize("packet", [b"", b"x", b"[]", b"7", b"{}", b'"list"', b"[" * 4000])
-def test_a_packet_that_is_no_request_is_refused(packet: bytes, journalctl: Path) -> None:
+def test_a_packet_that_is_no_request_is_refused(packet: bytes, tmp_path: Path) -> None:
     if packet:
-        content, last = ask(packet, journalctl)
+        content, last = ask(packet, tmp_path)
         assert (content, last.status) == (b"", 2)
 
 
@@ -140,61 +199,70 @@ def test_a_packet_that_is_no_request_is_refused(packet: bytes, journalctl: Path)
         st.sampled_from(list(ORDER)), st.text("aZ0-@.:*\n", max_size=10) | st.integers() | st.none()
     )
 )
-def test_a_command_has_only_known_options(change: dict[str, Any]) -> None:
+def test_a_request_chooses_no_other_field(change: dict[str, Any]) -> None:
     try:
-        found = command({**ORDER, **change}, "j")
+        found = Search.of({**ORDER, **change})
     except BadRequest:
         return
-    known = ("--quiet", "--no-pager", "--system", "--output=json", "--output-fields=", "--lines=", "--priority=",
-             "--since=@", "--until=@", "--unit=", "_TRANSPORT=kernel")  # fmt: skip
-    assert all(argument.startswith(known) for argument in found[1:])
+    known = {
+        *("PRIORITY", "_TRANSPORT", "_SYSTEMD_UNIT", "MESSAGE_ID", "_UID", "COREDUMP_UNIT", "_PID", "UNIT"),
+        *("OBJECT_SYSTEMD_UNIT", "_SYSTEMD_SLICE"),
+    }
+    matches = [match for part in found.required for matches in part for match in matches]
+    assert {match.partition("=")[0] for match in matches} <= known
+    assert not [match for match in matches if "\n" in match]
 
 
-def test_rows_have_what_journalctl_prints(journalctl: Path) -> None:
-    lines = [
-        entry("one", PRIORITY="4", _SYSTEMD_UNIT="a.service", SYSLOG_IDENTIFIER="a", _PID="7"),
+def test_rows_have_what_the_journal_has(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        entry("one", PRIORITY="4", _SYSTEMD_UNIT="a.service", SYSLOG_IDENTIFIER="a", _COMM="b", _PID="7"),
         entry("started", UNIT="b.service", _SYSTEMD_UNIT="init.scope", _COMM="systemd"),
-        entry([104, 195, 164, 255]),  # bytes that are not UTF-8
-        entry(["first", "second"]),
-        entry(None),
-        entry("x" * 5000),
-        "not json",
-        "[]",
-        "y" * (journal_helper.MAX_LINE + 10),
+        entry(b"h\xc3\xa4\xff"),
+        entry(),
+        entry("x" * MAX_TEXT),
+        entry("\U0001f30a" * (MAX_TEXT + 1)),
         entry("last"),
-    ]
-    (journalctl.parent / "lines").write_text("\n".join(lines))
-    content, last = ask(ORDER, journalctl)
+    )
+    content, last = ask(ORDER, tmp_path)
     assert last.status == 0
     rows = json.loads(content)
     assert rows[0] == {
-        "at_us": "1800000000500000", "priority": "4", "unit": "a.service", "program": "a", "pid": "7", "text": "one",
+        "at_us": 1800000000500000, "priority": "4", "unit": "a.service", "program": "a", "pid": "7", "text": "one",
     }  # fmt: skip
     assert (rows[1]["unit"], rows[1]["program"], rows[1]["priority"]) == ("b.service", "systemd", "6")
-    assert [row["text"] for row in rows[2:5]] == ["hä\ufffd", "first", ""]
-    assert len(rows[5]["text"]) == MAX_TEXT
+    assert [row["text"] for row in rows[2:5]] == ["hä\ufffd", "", "x" * MAX_TEXT]
+    assert rows[5]["text"] == "\U0001f30a" * (MAX_TEXT - 1) + "…"
     assert rows[6]["text"] == "last"
+    assert (tmp_path / "closed").exists()
 
 
-def test_the_answer_is_bounded(journalctl: Path) -> None:
-    (journalctl.parent / "lines").write_text("\n".join(entry("x" * 3000) for _ in range(2 * MAX_LINES)))
-    content, last = ask(ORDER, journalctl)
+def test_a_range_of_time(tmp_path: Path) -> None:
+    """Both ends are whole seconds, and lines at these times are in the range."""
+    write(tmp_path, *(entry(str(n), n * 250_000) for n in range(14)))
+    found, _ = ask({**ORDER, "start": "2027-01-15T08:00:01Z", "end": "2027-01-15T08:00:03Z"}, tmp_path)
+    assert [row["text"] for row in json.loads(found)] == [str(n) for n in range(2, 11)]
+
+
+def test_the_answer_is_bounded(tmp_path: Path) -> None:
+    write(tmp_path, *(entry("x" * 3000, n) for n in range(2 * MAX_LINES)))
+    content, last = ask({**ORDER, "limit": MAX_LINES}, tmp_path)
     assert last.status == 0
     assert len(json.loads(content)) == MAX_LINES
     assert len(content) < helper.LIMIT
 
 
-def test_a_failure_of_journalctl_has_its_reason(journalctl: Path) -> None:
-    (journalctl.parent / "mode").write_text("refuse")
-    content, last = ask(ORDER, journalctl)
-    assert (content, last) == (b"", End(2, "Failed to search journal: bad"))
+def test_a_failure_has_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "mode").write_text("refuse")
+    content, last = ask(ORDER, tmp_path)
+    assert (content, last) == (b"", End(2, "Bad message"))
 
 
-def test_a_slow_search_is_ended(journalctl: Path) -> None:
-    (journalctl.parent / "mode").write_text("slow")
+def test_a_slow_search_is_ended(tmp_path: Path) -> None:
+    (tmp_path / "mode").write_text("slow")
     began = time.monotonic()
     with pytest.raises(TimeoutError, match="choose a unit, a shorter time or fewer lines"):
-        journal_helper.read([str(journalctl)], 0.3)
+        journal_helper.read(Search.of(ORDER), opener(tmp_path), 0.3)
     assert time.monotonic() - began < 10
 
 
@@ -206,28 +274,29 @@ def test_the_helper_gives_up_before_the_agent() -> None:
 
 LISTEN = """
 import socket, sys
+from pathlib import Path
 from evenkeel_agent import journal_helper
+from test_journal import opener
 journal_helper.CONNECTION_S = int(sys.argv[2])
 if sys.argv[4] == "faulty":
-    def fault(arguments):
+    def fault(*_):
         raise RuntimeError("a fault")
     journal_helper.read = fault
 with socket.socket(fileno=0) as listener:
-    journal_helper.listen(listener, sys.argv[1], float(sys.argv[3]))
+    journal_helper.listen(listener, opener(Path(sys.argv[1])), float(sys.argv[3]))
 """
 
 
 class Helper:
-    """ek-journal on a socket in FOLDER, with a fake journalctl there."""
+    """ek-journal on a socket in FOLDER, with a fake journal there."""
 
     def __init__(self, folder: Path, connection_s: int = 60, idle_s: float = 60, mode: str = "") -> None:
-        self.journalctl = fake(folder)
         self.path = str(folder / "journal")
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self.path)
             listener.listen()
             self.process = subprocess.Popen(
-                [sys.executable, "-c", LISTEN, str(self.journalctl), str(connection_s), str(idle_s), mode],
+                [sys.executable, "-c", LISTEN, str(folder), str(connection_s), str(idle_s), mode],
                 stdin=listener,
                 stderr=subprocess.PIPE,
                 env={"PYTHONPATH": os.pathsep.join(sys.path)},
@@ -312,9 +381,7 @@ def connected(board: Harness) -> FakeSocket:
 @on_board
 async def test_lines_of_the_journal(board: Harness) -> None:
     served = connected(board)
-    (board.top / "lines").write_text(
-        "\n".join(entry(f"line {n}", n, PRIORITY="3", _PID="5") for n in range(4))
-    )
+    write(board.top, *(entry(f"line {n}", n, PRIORITY="3", _PID="5") for n in range(4)))
     await board.agent_up()
     found = await board.call("GetJournal", "", "info", "", "", 3)
     assert [line["text"] for line in found["lines"]] == ["line 1", "line 2", "line 3"]
@@ -322,7 +389,6 @@ async def test_lines_of_the_journal(board: Harness) -> None:
     line = found["lines"][0]
     assert set(line) == set(Line.__struct_fields__)
     assert (line["at"], line["priority"], line["pid"]) == (1800000000.500001, "err", 5)
-    assert "--lines=4" in (board.top / "arguments").read_text()
     assert (await board.call("GetJournal", "", "info", "", "", 4))["more"] is False
     served.close()
 
@@ -348,7 +414,7 @@ def test_a_bad_request_is_refused(arguments: tuple[Any, ...], text: str) -> None
         error = await board.refused("GetJournal", *arguments)
         assert error.name == ERROR + "InvalidArgument"
         assert text in error.text
-        assert not (board.top / "arguments").exists()
+        assert not (board.top / "opened").exists()
         served.close()
 
     test()
@@ -364,7 +430,7 @@ async def test_a_failure_says_what_to_do(board: Harness) -> None:
     assert "ended too early; try again" in (await board.refused(*arguments)).text
     served.full = False
     (board.top / "mode").write_text("refuse")
-    assert "the journal was not read: Failed to search journal: bad" in (await board.refused(*arguments)).text
+    assert "the journal was not read: Bad message" in (await board.refused(*arguments)).text
     assert (await board.call("GetStatus"))["health"] == "ok"
     served.close()
 

@@ -3,14 +3,13 @@
 
 Only the agent may connect to evenkeel-journal.socket. The first packet of a connection is the request, as JSON; the helper
 reads no other one. The answer is a JSON array in the packets of evenkeel_common.packets: a row for each line. The helper
-checks the request itself: it passes a unit, a priority and times to journalctl, and no other option or path. If the
+checks the request itself: it passes a unit, a priority and times to libsystemd (journal_library.py), and no path. If the
 request is "bundle", the answer is a support bundle (support_bundle.py).
 
 Each connection has a process of its own, so that a slow or faulty one does not affect others. It is a fork: to start the
 program takes much longer than to answer. The first process ends when no connection came for IDLE_S.
 
-Memory of a connection: at most MAX_LINES lines of MAX_TEXT characters, and one line of journalctl, which it cuts at
-MAX_LINE bytes.
+Memory of a connection: at most MAX_LINES lines of MAX_TEXT characters.
 """
 
 import calendar
@@ -20,25 +19,39 @@ import re
 import select
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 from evenkeel_common.packets import CONTENT_BYTES, End, data, end
 
-from .time_limit import time_limit
+from .journal_library import Field, Journal, library
 
 JOURNALCTL = "/usr/bin/journalctl"
 PRIORITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
-FIELDS = "MESSAGE,PRIORITY,_SYSTEMD_UNIT,UNIT,SYSLOG_IDENTIFIER,_COMM,_PID"
+# A name without one of these ends is the name of a service.
+UNIT_ENDS = (
+    *(
+        ".service",
+        ".socket",
+        ".target",
+        ".device",
+        ".mount",
+        ".automount",
+        ".swap",
+        ".timer",
+        ".path",
+        ".slice",
+    ),
+    ".scope",
+)
+COREDUMP = "fc2e22bc6ee647b6b90729ab34a250b1"  # MESSAGE_ID of the line that reports a core dump
 MAX_LINES = 501  # the agent asks for one line more than its caller
 MAX_TEXT = 2000
-MAX_LINE = (
-    256 * 1024
-)  # longer than all fields of a line: without --all, journalctl omits a field of more than 4096 bytes
+MAX_BYTES = 4 * (MAX_TEXT + 1)  # of a field: enough to see that it has more than MAX_TEXT characters
 MAX_REQUEST = 4096
 # A search may read the whole journal. The agent waits longer, because the start of this program may take seconds.
 SEARCH_S = 9.0
@@ -57,23 +70,42 @@ class BadRequest(Exception):
     """The request is not valid. The agent sends no such request."""
 
 
-def command(request: dict[str, Any], journalctl: str = JOURNALCTL) -> list[str]:
-    """The command that prints the lines, oldest first. Raises BadRequest."""
-    unit, priority, limit = request["unit"], request["priority"], request["limit"]
-    if priority not in PRIORITIES:
-        raise BadRequest("the priority is unknown")
-    if type(limit) is not int or not 1 <= limit <= MAX_LINES:
-        raise BadRequest("the limit is not valid")
-    options = [f"--lines={limit}", f"--priority={priority}"]
-    for option, key in (("since", "start"), ("until", "end")):
-        if request[key]:
-            options.append(f"--{option}=@{_seconds(request[key])}")
-    if unit == "kernel":
-        options.append("_TRANSPORT=kernel")
-    elif unit:
-        options.append(f"--unit={_checked(_UNIT, unit)}")
-    fixed = ["--quiet", "--no-pager", "--system", "--output=json", f"--output-fields={FIELDS}"]
-    return [journalctl, *fixed, *options]
+class Search(NamedTuple):
+    """A valid request. REQUIRED: for Journal.require(). Times are in microseconds since 1970; None: no limit."""
+
+    required: list[list[list[str]]]
+    since_us: int | None
+    until_us: int | None
+    limit: int
+
+    @classmethod
+    def of(cls, request: dict[str, Any]) -> "Search":
+        """Raises BadRequest, LookupError or TypeError."""
+        unit, priority, limit = request["unit"], request["priority"], request["limit"]
+        if priority not in PRIORITIES:
+            raise BadRequest("the priority is unknown")
+        if type(limit) is not int or not 1 <= limit <= MAX_LINES:
+            raise BadRequest("the limit is not valid")
+        required = [[[f"PRIORITY={level}" for level in range(PRIORITIES.index(priority) + 1)]]]
+        if unit == "kernel":
+            required.append([["_TRANSPORT=kernel"]])
+        elif unit:
+            required.append(of_unit(_checked(_UNIT, unit)))
+        since, until = (_seconds(request[key]) * 10**6 if request[key] else None for key in ("start", "end"))
+        return cls(required, since, until, limit)
+
+
+def of_unit(unit: str) -> list[list[str]]:
+    """The lines of UNIT, as `journalctl --unit` chooses them: its own, and those of systemd and root about it."""
+    if not unit.endswith(UNIT_ENDS):
+        unit += ".service"
+    found = [
+        [f"_SYSTEMD_UNIT={unit}"],
+        [f"MESSAGE_ID={COREDUMP}", "_UID=0", f"COREDUMP_UNIT={unit}"],
+        ["_PID=1", f"UNIT={unit}"],
+        ["_UID=0", f"OBJECT_SYSTEMD_UNIT={unit}"],
+    ]
+    return [*found, [f"_SYSTEMD_SLICE={unit}"]] if unit.endswith(".slice") else found
 
 
 def _checked(pattern: re.Pattern[str], value: Any) -> str:
@@ -89,81 +121,75 @@ def _seconds(value: Any) -> int:
         raise BadRequest(f"{value!r:.60} is not a time") from error
 
 
-def row(content: bytes) -> dict[str, Any] | None:
-    """The part of a line of journalctl that the agent needs; None if the line is not valid."""
-    try:
-        found = json.loads(content.decode())
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(found, dict):
-        return None
-    value = found.get
+def row(at_us: int, field: Field) -> dict[str, Any]:
+    """The part of a line of the journal that the agent needs."""
     return {
-        "at_us": _text(value("__REALTIME_TIMESTAMP")),
-        "priority": _text(value("PRIORITY")) or "6",
+        "at_us": at_us,
+        "priority": _text(field(b"PRIORITY")) or "6",
         # a message of systemd about a unit has the unit in UNIT
-        "unit": _text(value("UNIT")) or _text(value("_SYSTEMD_UNIT")),
-        "program": _text(value("SYSLOG_IDENTIFIER")) or _text(value("_COMM")),
-        "pid": _text(value("_PID")),
-        "text": _text(value("MESSAGE")),
+        "unit": _text(field(b"UNIT") or field(b"_SYSTEMD_UNIT")),
+        "program": _text(field(b"SYSLOG_IDENTIFIER") or field(b"_COMM")),
+        "pid": _text(field(b"_PID")),
+        "text": _text(field(b"MESSAGE")),
     }
 
 
-def _text(value: Any) -> str:
-    """A field as text. journalctl prints a field that is not UTF-8 as numbers of bytes, and two values as a list."""
-    if isinstance(value, str) and len(value) <= MAX_TEXT:
-        return value
-    if isinstance(value, list) and value and all(type(byte) is int and 0 <= byte < 256 for byte in value):
-        value = bytes(value).decode("utf-8", "replace")
-    elif isinstance(value, list) and value:
-        return _text(value[0])
-    if value is None:
-        return ""
-    text = str(value)
+def _text(value: bytes) -> str:
+    text = value.decode("utf-8", "replace")
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
 
 
-def read(arguments: Sequence[str], limit_s: float = SEARCH_S) -> list[dict[str, Any]]:
-    """The rows of ARGUMENTS. Raises OSError with the reason, or TimeoutError after LIMIT_S."""
+Opener = Callable[[], Journal]
+
+
+def open_journal() -> Journal:
+    return Journal(MAX_BYTES)
+
+
+def find(search: Search, opened: Opener) -> list[dict[str, Any]]:
+    """The rows of SEARCH, oldest first. Raises OSError."""
     rows: list[dict[str, Any]] = []
-    with (
-        subprocess.Popen(
-            arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        ) as process,
-        time_limit(process, limit_s) as late,
-    ):
-        assert process.stdout
-        assert process.stderr
-        tail = bytearray()
-        # Its messages must be read, or journalctl would wait.
-        reader = threading.Thread(target=_drain, args=(process.stderr, tail), daemon=True)
-        reader.start()
-        try:
-            while content := process.stdout.readline(MAX_LINE):
-                found = row(content)
-                if found and len(rows) < MAX_LINES:
-                    rows.append(found)
-        finally:
-            process.wait()
-            reader.join()
-    if late.is_set():
-        raise TimeoutError(
-            f"the search took more than {limit_s:g} s; choose a unit, a shorter time or fewer lines"
-        )
-    if process.returncode:
-        text = bytes(tail).decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise OSError(text or f"journalctl ended with status {process.returncode}")
+    with opened() as journal:
+        for alternatives in search.required:
+            journal.require(alternatives)
+        for at_us, field in journal.newest_first(search.until_us):
+            if search.since_us is not None and at_us < search.since_us:
+                break
+            rows.append(row(at_us, field))
+            if len(rows) == search.limit:
+                break
+    rows.reverse()
     return rows
 
 
-def _drain(stream: Any, tail: bytearray) -> None:
-    while chunk := stream.read1(4096):
-        tail += chunk
-        del tail[:-2000]
+def read(search: Search, opened: Opener, limit_s: float = SEARCH_S) -> list[dict[str, Any]]:
+    """The rows of SEARCH, oldest first. Raises OSError with the reason, or TimeoutError after LIMIT_S.
+
+    A thread does the work, because nothing can interrupt libsystemd. After a timeout, it ends with the process.
+    """
+    rows: list[dict[str, Any]] = []
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            rows.extend(find(search, opened))
+        except BaseException as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    if thread.is_alive():
+        raise TimeoutError(
+            f"the search took more than {limit_s:g} s; choose a unit, a shorter time or fewer lines"
+        )
+    if failed:
+        raise failed[0]
+    return rows
 
 
-def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
-    """Answer the request on CONNECTION."""
+def serve(connection: socket.socket, opened: Opener = open_journal, journalctl: str = JOURNALCTL) -> None:
+    """Answer the request on CONNECTION. A support bundle uses JOURNALCTL."""
     connection.settimeout(STALL_S)
     packet = connection.recv(MAX_REQUEST)
     if packet == b'"bundle"':
@@ -172,7 +198,7 @@ def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
         support_bundle.serve(connection, journalctl)
         return
     try:
-        content = json.dumps(read(command(json.loads(packet), journalctl))).encode()
+        content = json.dumps(read(Search.of(json.loads(packet)), opened)).encode()
     except (ValueError, LookupError, TypeError, BadRequest) as error:
         connection.sendall(end(End(2, f"the request is not valid: {error}")))
         return
@@ -184,7 +210,7 @@ def serve(connection: socket.socket, journalctl: str = JOURNALCTL) -> None:
     connection.sendall(end(End(0)))
 
 
-def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float = IDLE_S) -> None:
+def listen(listener: socket.socket, opened: Opener = open_journal, idle_s: float = IDLE_S) -> None:
     """Serve connections. Returns when no connection is open and no new one has come for IDLE_S."""
     children: set[int] = set()
     while True:
@@ -199,7 +225,7 @@ def listen(listener: socket.socket, journalctl: str = JOURNALCTL, idle_s: float 
                     children = _running(children)
                 if len(children) < CONNECTIONS:
                     try:
-                        children.add(_serve_in_child(listener, connection, journalctl))
+                        children.add(_serve_in_child(listener, connection, opened))
                     except OSError as error:
                         print(f"<4>ek-journal: a connection gets no process: {error}", file=sys.stderr)
         elif not children:
@@ -211,14 +237,14 @@ def _running(children: set[int]) -> set[int]:
     return {pid for pid in children if os.waitpid(pid, os.WNOHANG)[0] == 0}
 
 
-def _serve_in_child(listener: socket.socket, connection: socket.socket, journalctl: str) -> int:
+def _serve_in_child(listener: socket.socket, connection: socket.socket, opened: Opener) -> int:
     """Answer the request on CONNECTION in a new process. Returns its number."""
     if pid := os.fork():
         return pid
     try:
         signal.alarm(CONNECTION_S)  # ends the process
         listener.close()
-        serve(connection, journalctl)
+        serve(connection, opened)
     except OSError as error:
         # the agent has closed the connection
         print(f"<6>ek-journal: {error}", file=sys.stderr)
@@ -229,6 +255,8 @@ def _serve_in_child(listener: socket.socket, connection: socket.socket, journalc
 
 
 def main() -> int:
+    with suppress(OSError):  # Without the library, each answer has the reason.
+        library()  # The process of each connection inherits it.
     with socket.socket(fileno=3) as listener:
         listen(listener)
     return 0
