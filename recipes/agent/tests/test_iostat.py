@@ -108,6 +108,10 @@ def test_parsing_returns_all_values(
         assert parsed[name].histograms == histograms
 
 
+def test_a_bucket_that_is_printed_twice_counts_twice() -> None:
+    assert parse("8:0 rtotal=3:2,4:1,3:5")["8:0"].histograms == {"rtotal": {3: 7, 4: 1}}
+
+
 def test_only_the_wanted_histograms_are_read() -> None:
     stat = parse("8:0 rwait=1:1 rtotal=2:2", ("rtotal",))["8:0"]
     assert stat.histograms == {"rtotal": {2: 2}}
@@ -128,6 +132,9 @@ def test_only_the_wanted_histograms_are_read() -> None:
         "8:0 rtotal=1:",
         "8:0 rtotal=200:1",
         "8:0 rtotal=1:1,",
+        "8:0 rtotal=1:1:1,1:1",
+        "8:0 rtotal=1:" + "9" * 21,
+        "8:0 rtotal=1:٣",
         "8:0 weight=x",
         "8:0 rbytes=1\n8:0 rbytes=2",
     ],

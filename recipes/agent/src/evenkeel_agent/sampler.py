@@ -60,9 +60,8 @@ def step(old: Reading | None, new: Reading | None) -> Step:
         result.wbytes += device.counters.get("wbytes", 0) - first.counters.get("wbytes", 0)
         for key in LATENCIES:
             before = first.histograms.get(key, {})
-            for index, count in device.histograms.get(key, {}).items():
-                if count != before.get(index, 0):
-                    result.latency[index] = result.latency.get(index, 0) + count - before.get(index, 0)
+            for index, count in device.histograms.get(key, {}).items() - before.items():
+                result.latency[index] = result.latency.get(index, 0) + count - before.get(index, 0)
         fixed = Counters(
             *(device.counters.get(key, 0) - first.counters.get(key, 0) for key in FIXED_COUNTERS)
         )

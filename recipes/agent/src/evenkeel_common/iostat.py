@@ -4,6 +4,7 @@
 docs/reference/scheduler.md defines the format, the fields and the histogram buckets.
 """
 
+import re
 from bisect import bisect_left
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -55,7 +56,8 @@ _ENDS = [(bucket_upper(index - 1) + 1 if index else 0) + bucket_upper(index) for
 def rank(total: int, percent: int | Fraction) -> int:
     """Which of TOTAL requests, sorted by their latency and counted from 1, is the percentile PERCENT (nearest rank)."""
     # exact, and much faster than arithmetic with a Fraction
-    return max(1, -(-total * percent.numerator // (100 * percent.denominator)))
+    numerator, denominator = percent.as_integer_ratio()
+    return max(1, -(-total * numerator // (100 * denominator)))
 
 
 def percentiles(histogram: Mapping[int, int], percents: Iterable[int | Fraction]) -> list[int | None]:
@@ -85,10 +87,21 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
+# Pairs of numbers with at most 20 digits. The plus signs after a quantity keep the search from going back.
+_PAIRS = re.compile(r"[0-9]{1,20}+:[0-9]{1,20}+(?:,[0-9]{1,20}+:[0-9]{1,20}+)*+")
+
+
 def _histogram(text: str, what: str) -> Histogram:
     histogram: Histogram = {}
     if text == "-":
         return histogram
+    if _PAIRS.fullmatch(text):
+        numbers = list(map(int, text.replace(":", ",").split(",")))
+        histogram = dict(zip(numbers[::2], numbers[1::2], strict=True))
+        if len(histogram) * 2 == len(numbers) and max(histogram) < BUCKETS:
+            return histogram
+        histogram = {}
+    # The text has a bucket twice, or an error: look at one pair after the other.
     for pair in text.split(","):
         left, colon, right = pair.partition(":")
         index = _number(left, f"a bucket of {what}")

@@ -10,8 +10,10 @@ cgroup is not counted: less than one interval.
 import os
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
+from itertools import repeat
+from operator import gt
 
-from .iostat import DeviceStat, parse
+from .iostat import DeviceStat, Histogram, parse
 
 STAT_FILE = "io.evenkeel.stat"
 READ_SIZE = 16 * 1024  # bytes per read(); a usual file is shorter
@@ -82,7 +84,9 @@ def restarted(old: DeviceStat, new: DeviceStat) -> bool:
     if any(new.counters.get(key, 0) < value for key, value in old.counters.items()):
         return True
     return any(
-        new.histograms.get(key, {}).get(index, 0) < count
-        for key, histogram in old.histograms.items()
-        for index, count in histogram.items()
+        _decreased(histogram, new.histograms.get(key, {})) for key, histogram in old.histograms.items()
     )
+
+
+def _decreased(old: Histogram, new: Histogram) -> bool:
+    return any(map(gt, old.values(), map(new.get, old, repeat(0))))
