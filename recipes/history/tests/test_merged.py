@@ -45,10 +45,11 @@ def test_the_sum_of_packed_parts_is_the_sum_of_all(sums: list[Sum], cut: int) ->
     periods = [each.period() for each in sums]
     first, second = merged(periods[:cut]).packed(), merged(periods[cut:]).packed()
     before = copy.deepcopy((first, second))
-    whole = Merged()
-    for part in (first, second, first):
-        whole.add_packed(part)
-    assert whole.sum() == total([*periods, *periods[:cut]])
+    for groups in ([[first, second, first]], [[first], [second], [first]], [[first, second], [], [first]]):
+        whole = Merged()
+        for parts in groups:
+            whole.add_packed(parts)
+        assert whole.sum() == total([*periods, *periods[:cut]])
     assert (first, second) == before, "a part that was added is unchanged"
 
 

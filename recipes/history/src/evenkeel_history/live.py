@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the history that is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
 
-The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO]} or
-{"after": 0, "totals": true}. The service answers with an Answer in msgpack and closes the connection. The mode of the
+The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO], "before": TIME}
+or {"after": 0, "totals": true}. The service answers with an Answer in msgpack and closes the connection. The mode of the
 socket decides who may connect.
 """
 
@@ -32,6 +32,7 @@ _log = logging.getLogger(__name__)
 class Request(msgspec.Struct):
     after: int  # the answer has the minutes with a higher number, and those that have no number yet
     seconds: tuple[int, int] | None = None  # from, to (seconds since 1970); None: no data by seconds
+    before: int | None = None  # the answer has only minutes that start before this time; None: all
     totals: bool = False  # whether the answer has the totals, and nothing else
 
 
@@ -129,10 +130,12 @@ class Live:
             minutes = [
                 (minute.start, minute.data)
                 for minute in self._recent
-                if minute.seq is None or minute.seq > request.after
+                if (minute.seq is None or minute.seq > request.after)
+                and (request.before is None or minute.start < request.before)
             ]
             current, start = self._current, self._current_start
-            if start is not None and current.ms:
+            # Packing the minute that is running takes most of the time of an answer.
+            if start is not None and current.ms and (request.before is None or start < request.before):
                 minutes.append((start, pack(current.period(), 1)))
             wanted = request.seconds
             seconds = [row for row in self._seconds if wanted and wanted[0] <= row[0] < wanted[1]]

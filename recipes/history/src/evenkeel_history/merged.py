@@ -128,6 +128,10 @@ class Packed:
     matrices: dict[tuple[str, ...], Lanes]
     stalls: dict[str, tuple[int, int]]
 
+    def shifted(self) -> list[Lanes]:
+        """By flow: its latencies from bucket 0 on."""
+        return [latency << BITS * first for latency, first in zip(self.latencies, self.first, strict=True)]
+
     def size(self) -> int:
         """How many bytes of memory it needs, roughly."""
         numbers = [*self.latencies, *self.matrices.values()]
@@ -189,16 +193,21 @@ class Merged:
             self.ms, tuple(self.flows), scalars, bytes(first), tuple(latencies), self.matrices, self.stalls
         )
 
-    def add_packed(self, other: Packed) -> None:
-        self.ms += other.ms
-        for number, key in enumerate(other.keys):
-            scalars = other.scalars[_SCALARS * number : _SCALARS * (number + 1)]
-            latency = other.latencies[number] << BITS * other.first[number]
-            self._add_flow(key, [*scalars, latency])
-        for names, matrix in other.matrices.items():
-            self._add_matrix(names, matrix)
-        for app, (count, ms) in other.stalls.items():
-            self._add_stalls(app, count, ms)
+    def add_packed(self, parts: Iterable[Packed]) -> None:
+        """Add PARTS. Those with the same flows are added up first, in C."""
+        groups: dict[tuple[Key, ...], list[Packed]] = {}
+        for part in parts:
+            groups.setdefault(part.keys, []).append(part)
+            self.ms += part.ms
+            for names, matrix in part.matrices.items():
+                self._add_matrix(names, matrix)
+            for app, (count, ms) in part.stalls.items():
+                self._add_stalls(app, count, ms)
+        for keys, group in groups.items():
+            scalars = list(map(sum, zip(*[part.scalars for part in group], strict=True)))
+            latencies = map(sum, zip(*[part.shifted() for part in group], strict=True))
+            for number, (key, latency) in enumerate(zip(keys, latencies, strict=True)):
+                self._add_flow(key, [*scalars[_SCALARS * number : _SCALARS * (number + 1)], latency])
 
     def sum(self, *, matrix: bool = True) -> Sum:
         """The sum as dicts. If MATRIX is false, who slowed whom is left out."""

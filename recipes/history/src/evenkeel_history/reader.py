@@ -117,12 +117,13 @@ class _Chart:
         self.total.add_period(period, self.mixes.setdefault(at, Mix()))
         return period
 
-    def add_part(self, part: _Part) -> None:
-        self.total.add_packed(part.total)
-        self.spots |= part.spots
-        for at, mix in part.mixes.items():
-            self.mixes.setdefault(at, Mix()).add(mix)
-        self.unreadable += part.unreadable
+    def add_parts(self, parts: list[_Part]) -> None:
+        self.total.add_packed(part.total for part in parts)
+        for part in parts:
+            self.spots |= part.spots
+            for at, mix in part.mixes.items():
+                self.mixes.setdefault(at, Mix()).add(mix)
+            self.unreadable += part.unreadable
 
     def close(self) -> None:
         """Make the spots of all slots."""
@@ -227,8 +228,7 @@ class Reader:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = by_second
         chart = _Chart()
-        for part in parts:
-            chart.add_part(part)
+        chart.add_parts(parts)
         sums: dict[int, Merged] = {}
         for at, data in rows:
             at = slot(at, found.step)
@@ -322,7 +322,7 @@ class Reader:
             except sqlite3.Error as error:
                 found.problem_code, found.problem, rows = "history-unreadable", str(error), []
             try:
-                answer = live.ask(self._socket, live.Request(last, seconds), ASK_S)
+                answer = live.ask(self._socket, live.Request(last, seconds, before=found.end), ASK_S)
             except OSError as error:
                 # The database problem comes first: without the database there is nothing to show.
                 found.problem_code = found.problem_code or "history-live-silent"
