@@ -349,6 +349,7 @@ def test_only_the_agent_asks_for_the_journal_and_the_helper_cannot_change_it() -
     assert "Accept=no\n" in socket, "the helper accepts the connections"
     helper = (DATA / "evenkeel-journal.service").read_text().splitlines()
     assert {"DynamicUser=yes", "SupplementaryGroups=systemd-journal", "ProtectSystem=strict"} <= set(helper)
+    assert not [line for line in helper if line.startswith("Nice=")], "a page waits for the answer"
     assert "OOMPolicy=continue" in helper, "a connection that needs too much memory ends no other"
     assert "RestrictAddressFamilies=none" in helper
     assert not [line for line in helper if line.startswith(("ReadWritePaths=", "User="))]

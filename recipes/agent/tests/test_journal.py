@@ -22,7 +22,7 @@ from evenkeel_agent import helper, journal, journal_helper
 from evenkeel_agent.journal_helper import MAX_BYTES, MAX_LINES, MAX_TEXT, BadRequest, Opener, Search
 from evenkeel_agent.journal_library import Field
 from evenkeel_api.features.system import Line
-from evenkeel_common.packets import PACKET_BYTES, End, Truncated, parse
+from evenkeel_common.packets import PACKET_BYTES, End, Truncated, end, parse
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -235,6 +235,19 @@ def test_rows_have_what_the_journal_has(tmp_path: Path) -> None:
     assert rows[5]["text"] == "\U0001f30a" * (MAX_TEXT - 1) + "…"
     assert rows[6]["text"] == "last"
     assert (tmp_path / "closed").exists()
+
+
+def test_only_a_support_bundle_has_a_low_priority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lowered: list[int] = []
+    monkeypatch.setattr(os, "nice", lowered.append)
+    ask(ORDER, tmp_path)
+    assert lowered == []
+    mine, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with mine, theirs:
+        mine.send(b'"bundle"')
+        mine.send(end(End(0)))  # no facts, so the bundle is refused
+        journal_helper.serve(theirs, opener(tmp_path))
+    assert lowered == [journal_helper.BUNDLE_NICE]
 
 
 def test_a_range_of_time(tmp_path: Path) -> None:

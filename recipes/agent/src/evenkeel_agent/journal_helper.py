@@ -62,6 +62,9 @@ GRACE_S = 1.0  # time that a process may take to end after its answer
 # A connection is closed after this time. A support bundle takes as long as its download.
 CONNECTION_S = 600
 IDLE_S = 300.0
+# A support bundle takes seconds of the processor, which the apps get first. A page has the usual priority, because a user
+# waits for it.
+BUNDLE_NICE = 10
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]{0,254}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
@@ -195,6 +198,7 @@ def serve(connection: socket.socket, opened: Opener = open_journal, journalctl: 
     if packet == b'"bundle"':
         from . import support_bundle  # it takes longer to load than the rest of this program
 
+        os.nice(BUNDLE_NICE)
         support_bundle.serve(connection, journalctl)
         return
     try:
