@@ -287,21 +287,23 @@ def test_the_helper_gives_up_before_the_agent() -> None:
 
 LISTEN = """
 import socket, sys
-from pathlib import Path
+from contextlib import nullcontext
+from types import SimpleNamespace
 from evenkeel_agent import journal_helper
-from test_journal import opener
-journal_helper.CONNECTION_S = int(sys.argv[2])
-if sys.argv[4] == "faulty":
+# no test module is loaded, which would delay the start
+EMPTY = SimpleNamespace(require=lambda _: None, newest_first=lambda _: iter(()))
+journal_helper.CONNECTION_S = int(sys.argv[1])
+if sys.argv[3] == "faulty":
     def fault(*_):
         raise RuntimeError("a fault")
     journal_helper.read = fault
 with socket.socket(fileno=0) as listener:
-    journal_helper.listen(listener, opener(Path(sys.argv[1])), float(sys.argv[3]))
+    journal_helper.listen(listener, lambda: nullcontext(EMPTY), float(sys.argv[2]))
 """
 
 
 class Helper:
-    """ek-journal on a socket in FOLDER, with a fake journal there."""
+    """ek-journal on a socket in FOLDER, with an empty journal."""
 
     def __init__(self, folder: Path, connection_s: int = 60, idle_s: float = 60, mode: str = "") -> None:
         self.path = str(folder / "journal")
@@ -309,7 +311,7 @@ class Helper:
             listener.bind(self.path)
             listener.listen()
             self.process = subprocess.Popen(
-                [sys.executable, "-c", LISTEN, str(folder), str(connection_s), str(idle_s), mode],
+                [sys.executable, "-c", LISTEN, str(connection_s), str(idle_s), mode],
                 stdin=listener,
                 stderr=subprocess.PIPE,
                 env={"PYTHONPATH": os.pathsep.join(sys.path)},

@@ -176,6 +176,6 @@ EXPERIMENTS = [
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
     "panel.pages.p95": "It is near its target. Of two images with the same pages, one had 106 ms and the next one 95 ms, in one"
-    " measurement each, of guests that were ended before their other rows. Three of the last 80 requests needed more than 100 ms:"
-    " the journal, whose helper reads it for each request.",
+    " measurement each, of guests that were ended before their other rows. Three of the last 80 requests needed more than 100"
+    " ms: the journal, whose helper reads it for each request.",
 }
