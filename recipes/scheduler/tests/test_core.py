@@ -745,7 +745,9 @@ def test_the_device_waits_for_a_group_that_pauses_regularly(ek_sim: Path, case: 
 def test_a_group_pays_for_the_time_that_the_device_waits_for_it(
     ek_sim: Path, device: str, pausing: str, steady: str
 ) -> None:
-    without = run(ek_sim, device, f"weight=200,{pausing.partition(',think')[0]}", steady, settle=10, seconds=40)
+    without = run(
+        ek_sim, device, f"weight=200,{pausing.partition(',think')[0]}", steady, settle=10, seconds=40
+    )
     got = run(ek_sim, device, f"weight=200,{pausing}", steady, settle=10, seconds=40)["core"]["ratio"]
     assert got[0] >= 0.97, "the device waits"
     assert got[1] >= min(0.95, 0.95 * without["core"]["ratio"][1]), "the other group does not pay for it"
