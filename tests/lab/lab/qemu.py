@@ -275,10 +275,10 @@ def run(machine: Machine, initramfs: Path, workdir: Path, name: str, append: str
                 _, err = qemu.communicate(timeout=machine.timeout)
             except subprocess.TimeoutExpired:
                 seen = serial.read_text(errors="replace")
-                last = complaint(seen) or (seen.strip().splitlines() or ["(nothing)"])[-1]
+                says = complaint(seen) or (seen.strip().splitlines() or ["(nothing)"])[-1]
                 raise GuestError(
                     f"{name}: no end within {machine.timeout:.0f} s of host time; the serial log "
-                    f"says: {_one_line(last)}; see {serial}"
+                    f"says: {_one_line(says)}; see {serial}"
                 ) from None
             finally:
                 if qemu.poll() is None:
