@@ -165,7 +165,7 @@ struct ek_turn {
 					 * dispatched since, ns
 					 */
 	u64 flushed;			/* value of ek_core.flushed at @begin */
-	u64 idle;			/* since @exclusive: time in which the owner had no request, ns */
+	u64 idle;			/* owner without a request since @exclusive, ns */
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */
