@@ -392,6 +392,11 @@ async def test_without_systemd_the_agent_answers_and_reports_it(board: Harness) 
         return bool((await board.call("GetStatus"))["health"] == "ok")
 
     await board.until(healthy)
+
+    async def subscribed() -> bool:
+        return board.systemd.count("Subscribe") > 0
+
+    await board.until(subscribed)
     assert board.systemd.count("Subscribe") == 1
 
 
