@@ -134,6 +134,13 @@ def test_without_a_log_in_there_is_no_redirect(admin: Browser, app: Flask) -> No
         assert (answer.status_code, answer.is_json) == (401, True)
 
 
+@pytest.mark.parametrize("scheme", ["bearer", "BEARER"])
+def test_the_case_of_the_scheme_does_not_matter(admin: Browser, app: Flask, scheme: str) -> None:
+    token = make_token(admin)["Authorization"].removeprefix("Bearer ")
+    program = Browser(app.test_client(), admin.state)
+    assert program.get("/metrics", Authorization=f"{scheme} {token}").status_code == 200
+
+
 def test_a_scrape_asks_the_agent_about_its_token_only_now_and_then(
     admin: Browser, app: Flask, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:

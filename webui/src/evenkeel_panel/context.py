@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from .sessions import Sessions
 
 KEY = "evenkeel"
-BEARER = "Bearer "
 # The groups of the navigation, as headings. The first one has none: it is what most users need.
 GROUPS = ("", "Storage", "Board", "Access")
 
@@ -61,13 +60,18 @@ def by_htmx() -> bool:
 
 def by_token() -> bool:
     """Whether a program sent the request, with an API token in place of a cookie."""
-    return request.headers.get("Authorization", "").startswith(BEARER)
+    return _scheme() == "bearer"
+
+
+def _scheme() -> str:
+    """The scheme of the header Authorization, in lower case, because its case does not matter (RFC 9110, section 11.1)."""
+    return request.headers.get("Authorization", "").partition(" ")[0].lower()
 
 
 def secret() -> str:
     """The secret of the request's session or token; "" without one."""
     if by_token():
-        return request.headers["Authorization"].removeprefix(BEARER).strip()
+        return request.headers["Authorization"].partition(" ")[2].strip()
     found = session.get("token")
     return found if isinstance(found, str) else ""
 
