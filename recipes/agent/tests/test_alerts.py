@@ -437,6 +437,8 @@ def test_a_test_needs_a_receiver(board: Board) -> None:
         {"webhook": "https://user:secret@host/"},
         {"webhook": "https://user@host"},
         {"webhook": "https:///path"},
+        {"webhook": "https://host:65536/"},
+        {"webhook": "https://host:port/"},
         {"mail_to": "a@b\nBcc: c@d"},
         {"mail_to": "a@b,c@d"},
         {"mail_from": "<a@b>"},

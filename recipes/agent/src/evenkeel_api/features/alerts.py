@@ -24,8 +24,10 @@ Webhook = Annotated[
     str,
     Meta(
         max_length=1000,
-        # No @ in the host: the URL is shown, so it must have no password.
-        pattern=r"^(https?://[!-\"$-.0->A-~]+([/?#][!-~]*)?)?$(?!\n)",
+        # No @ in the host: the URL is shown, so it must have no password. A port has at most 65535.
+        pattern=r"^(https?://(\[[0-9A-Fa-f:.]+\]|[!-\"$-.0-9;->A-Z^-~]+)"
+        r"(:([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+        r"([/?#][!-~]*)?)?$(?!\n)",
         description="`http://` or `https://` URL, without a user, to which the board sends a JSON object; empty: none",
     ),
 ]
