@@ -166,6 +166,13 @@ bool shim_light(u32 g)
 	return groups[g].light;
 }
 
+/* Is @g light, and does it pause? */
+bool shim_apart(u32 g);
+bool shim_apart(u32 g)
+{
+	return groups[g].apart;
+}
+
 /*
  * Is @g in the trees and lists where its state says it must be? Returns 0, or the number of the
  * rule that is broken.

@@ -46,6 +46,7 @@ def core(user_space: Callable[[str], ctypes.CDLL]) -> ctypes.CDLL:
         ("pass_most", ctypes.c_int64, ()),
         ("pass_refill", c32, ()),
         ("light", flag, (c32,)),
+        ("apart", flag, (c32,)),
         ("misplaced", ctypes.c_int, (c32,)),
         ("exit", None, (c32,)),
         ("ungrant", None, (c32,)),
@@ -395,6 +396,23 @@ def test_tokens_to_pass_are_a_quarter_of_a_turn_and_a_part_of_the_share(
         assert after <= max(before, -8 * core.pass_most()) + gained + US
         refilled = queue.now
         queue.drain()
+
+
+def test_a_light_group_that_pauses_regularly_stays_apart(core: ctypes.CDLL) -> None:
+    """Others slow it down, so its pauses are short beside the time it is busy. They are pauses all the same."""
+    queue = Queue(core, 2, 64)
+    for g in (0, 1):
+        core.set_rate(g, 10)
+        queue.insert(g, READ, 4096)
+    queue.drain()
+    for _ in range(12):
+        queue.now += 4 * MS
+        queue.insert(0, READ, 4096)
+        assert core.apart(0)
+        queue.now += 20 * MS
+        while queue.serve() >= 0:
+            pass
+        queue.complete()
 
 
 def test_cost_is_alone_time_per_byte_and_other_operations_cost_what_they_took(core: ctypes.CDLL) -> None:

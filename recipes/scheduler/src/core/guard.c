@@ -110,7 +110,7 @@ void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->pass_left = clamp_t(s64, g->pass_left + (s64)ek_mul(part, EK_PASS_REFILL),
 			       -EK_PASS_DEBT * turn, turn / EK_PASS_PART);
 	if (!atomic_read(&g->in_flight)) {
-		if (!ek_before(now, ek_order_idle_until(c, g)))
+		if (!ek_before(now, ek_order_pause_at(c, g)))
 			g->paused = now;
 		ek_order_back(c, g, now);
 		g->busy = now;

@@ -238,20 +238,38 @@ void ek_order_back(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->away = g->away ? g->away - g->away / EK_AWAY_MEAN + away / EK_AWAY_MEAN : away;
 }
 
+/* When @g, which has no request, last had one. @busy: for how long (ns) it had had requests. */
+static u64 ek_order_was_busy(struct ek_core_group *g, u64 *busy)
+{
+	u64 last = ek_order_last(g);
+
+	*busy = last - min_t(u64, last, g->busy);
+	return last;
+}
+
 /*
- * The time until which a turn waits for its owner @g, which has no request. The wait is a
- * part of the time for which @g was busy before. So a task that reads one small block after
- * the other is given a short wait, and a task that prepares 100 MB a longer one.
+ * The time from which on @g, which has no request, has a pause: it has been without one for
+ * longer than a part of the time for which it was busy before. So a task that reads one small
+ * block after the other is given a short wait, and a task that prepares 100 MB a longer one.
+ */
+u64 ek_order_pause_at(struct ek_core *c, struct ek_core_group *g)
+{
+	u64 busy, last = ek_order_was_busy(g, &busy), most = c->t.await_us * EK_US;
+
+	return last + clamp_t(u64, busy / EK_IDLE_BUSY, most / EK_IDLE_LEAST, most);
+}
+
+/*
+ * The time until which a turn waits for its owner @g, which has no request: for a group that
+ * pauses regularly, beyond the start of its pause.
  */
 u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g)
 {
-	u64 last = ek_order_last(g), busy = last - min_t(u64, last, g->busy);
-	u64 most = c->t.await_us * EK_US;
-	u64 wait = clamp_t(u64, busy / EK_IDLE_BUSY, most / EK_IDLE_LEAST, most);
+	u64 busy, last = ek_order_was_busy(g, &busy), until = ek_order_pause_at(c, g);
 
-	if (most && EK_AWAY_WAIT * g->away <= busy / EK_AWAY_BUSY)
-		wait = max_t(u64, wait, EK_AWAY_WAIT * g->away);
-	return last + wait;
+	if (c->t.await_us && EK_AWAY_WAIT * g->away <= busy / EK_AWAY_BUSY)
+		until = max_t(u64, until, last + EK_AWAY_WAIT * g->away);
+	return until;
 }
 
 /* Does @g have a request or a submitter, or is it about to send its next request? */
