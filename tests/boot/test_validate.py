@@ -253,12 +253,13 @@ def state(board: Board) -> dict[str, Any]:
     return found
 
 
-def started(board: Board) -> str:
+def started(board: Board, *options: str) -> str:
     """Start a validation, and wait until it runs. Returns its id. It takes two minutes.
 
     A question takes up to 40 s. So the answer to the start counts, if it has the id already.
     """
-    found = [json.loads(board.run("ekctl validate start --no-compare --json", BUSY_S))["id"]]
+    command = " ".join(("ekctl validate start --no-compare --json", *options))
+    found = [json.loads(board.run(command, BUSY_S))["id"]]
 
     def runs() -> bool:
         found[0] = found[0] or state(board)["id"]
@@ -318,9 +319,15 @@ def test_a_validation_survives_agent_panel_and_helper(board: Board, settings: st
 
 
 def test_a_validation_that_is_killed_is_undone_at_once(board: Board, settings: str) -> None:
-    id_ = started(board)
-    board.run(f"systemctl kill --kill-whom=main --signal=KILL {RUN_UNIT}")
+    """The apps were paused. They go on, too."""
+    frozen = "systemctl show --property=FreezerState --value evenkeel-apps.slice"
+    board.run("systemd-run --quiet --unit=paused --slice=evenkeel-apps.slice sleep infinity")
+    id_ = started(board, "--exclusive")
+    until("the apps are paused", lambda: board.run(frozen, BUSY_S) == "frozen", BUSY_S)
+    board.run(f"systemctl kill --kill-whom=main --signal=KILL {RUN_UNIT}", BUSY_S)
     ended(board)
+    assert board.run(frozen) == "running"
+    board.run("systemctl stop paused.service")
     assert row(board, id_)["reason"] == "the run was killed, or the power failed"
     clean(board, settings)
     board.run(f"systemctl reset-failed {RUN_UNIT}")

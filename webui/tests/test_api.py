@@ -227,6 +227,7 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: Boards) 
         query |= dict.fromkeys(("id", "first", "second"), "20260131-120000") | {
             "topic": "fair",
             "compare": "true",
+            "exclusive": "false",
         }
         schema = (
             operation.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})

@@ -82,14 +82,14 @@ def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) 
         "0.0042 % of the endurance",
         "about 2 min, and at most 2 min",
         "backups and apps without a weight are slower",
-        "No app is paused. Only the command",
+        "No app is paused.",
         "No file loses data.",
         "evenkeel, bfq, mq-deadline",
         "ek-player is not installed",
     ):
         assert text in page, text
     assert not [call for call in agent.calls if call.startswith("Start")]
-    assert "PlanValidation full fair True" in agent.calls
+    assert "PlanValidation full fair True False" in agent.calls
     assert re.search(
         r'name="profile" value="full".*name="topic" value="fair".*name="compare" value="yes"', page
     )
@@ -98,15 +98,29 @@ def test_a_start_needs_the_announcement_first(admin: Browser, agent: FakeAgent) 
 
 def test_without_a_choice_no_other_scheduler_is_measured(admin: Browser, agent: FakeAgent) -> None:
     page = admin.get("/validation/plan?profile=full").text
-    assert "PlanValidation full  False" in agent.calls
+    assert "PlanValidation full  False False" in agent.calls
     assert "scheduler of the device changes" not in page
+
+
+def test_apps_are_paused_only_by_choice_and_the_plan_says_so(admin: Browser, agent: FakeAgent) -> None:
+    page = admin.get("/validation/plan?profile=full&compare=yes&exclusive=yes").text
+    assert "PlanValidation full  True True" in agent.calls
+    assert "All apps are paused for up to" in page
+    for wrong in ("No app is paused", "Apps keep their share", "not enforced"):
+        assert wrong not in page
+    fields = {"profile": "full", "compare": "yes", "exclusive": "yes"}
+    assert all(f'name="{name}" value="{value}"' in page for name, value in fields.items())
+    answer = admin.post("/validation/start", "/validation/plan?profile=full", **fields)
+    assert answer.status_code == 200
+    assert "StartValidation full  True True" in agent.calls
+    assert "All apps are paused until the validation ends." in admin.get("/validation").text
 
 
 def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
     answer = start(admin)
     assert answer.status_code == 200
     assert "The validation has begun" in answer.text
-    assert "StartValidation quick device False" in agent.calls
+    assert "StartValidation quick device False False" in agent.calls
     page = admin.get("/validation").text
     assert "Measurement 5 of 14: sequential reads" in page
     assert '<b data-field="left">72 s</b>' in page
@@ -131,7 +145,7 @@ def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
 
 
 def test_the_page_says_what_apps_notice_while_a_validation_runs(admin: Browser, agent: FakeAgent) -> None:
-    """With --exclusive, all apps are paused. Only the command line starts such a run, but the page shows it."""
+    """If it measures the device alone, all apps are paused."""
     paused = "All apps are paused until the validation ends."
     unweighed = "The scheduler bfq is measured now, so weights and fixed shares of apps are not enforced."
     slower = "Apps keep their share."
@@ -174,7 +188,13 @@ def test_a_validation_that_ends_offers_no_cancel(admin: Browser, agent: FakeAgen
 
 @pytest.mark.parametrize(
     "fields",
-    [{"profile": "soak --destroy /dev/sda"}, {"topic": "../x"}, {"compare": "maybe"}, {"profile": ""}],
+    [
+        {"profile": "soak --destroy /dev/sda"},
+        {"topic": "../x"},
+        {"compare": "maybe"},
+        {"exclusive": "maybe"},
+        {"profile": ""},
+    ],
 )
 def test_a_choice_outside_the_lists_reaches_no_agent(
     admin: Browser, agent: FakeAgent, fields: dict[str, str]

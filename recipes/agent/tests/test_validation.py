@@ -28,6 +28,7 @@ PLAN = {
     "takes_s": 110,
     "most_s": 120,
     "schedulers": ["evenkeel", "bfq"],
+    "exclusive": False,
     "groups": True,
     "discards": True,
     "left_out": [{"case": "stall.x", "reason": "no player"}],
@@ -99,16 +100,16 @@ def helper(board: Harness) -> PacketHelper:
 async def test_each_method_is_an_order(board: Harness) -> None:
     with helper(board) as fake:
         await board.agent_up()
-        assert await board.call("PlanValidation", "full", "fair", True) == PLAN
-        assert await board.call("StartValidation", "quick", "", False) == RUNNING
+        assert await board.call("PlanValidation", "full", "fair", True, False) == PLAN
+        assert await board.call("StartValidation", "quick", "", False, True) == RUNNING
         assert await board.call("GetValidation") == RUNNING
         assert await board.call("CancelValidation") == RUNNING
         assert await board.call("ListValidations") == [ROW]
         assert await board.call("ShowValidation", ID) == REPORT
         assert await board.call("CompareValidations", ID, "20260201-120000-2") == COMPARED
         assert fake.orders == [
-            {"order": "plan", "profile": "full", "topic": "fair", "compare": True},
-            {"order": "start", "profile": "quick", "topic": "", "compare": False},
+            {"order": "plan", "profile": "full", "topic": "fair", "compare": True, "exclusive": False},
+            {"order": "start", "profile": "quick", "topic": "", "compare": False, "exclusive": True},
             {"order": "state"},
             {"order": "cancel"},
             {"order": "list"},
@@ -124,9 +125,9 @@ async def test_a_value_outside_the_lists_reaches_no_helper(board: Harness) -> No
     with helper(board) as fake:
         await board.agent_up()
         for method, values in (
-            ("StartValidation", ("quick --destroy /dev/sda", "", True)),
-            ("StartValidation", ("quick", "../x", True)),
-            ("PlanValidation", ("", "", True)),
+            ("StartValidation", ("quick --destroy /dev/sda", "", True, False)),
+            ("StartValidation", ("quick", "../x", True, False)),
+            ("PlanValidation", ("", "", True, False)),
             ("ShowValidation", ("../../etc",)),
             ("CompareValidations", (ID, ID + "\n")),
             ("OpenValidation", (ID, "pdf")),
@@ -140,12 +141,12 @@ async def test_a_refusal_has_its_reason(board: Harness) -> None:
     with helper(board) as fake:
         await board.agent_up()
         fake.answers["start"] = {"error": "validation-runs", "parameters": {}, "kind": "Conflict"}
-        error = await board.refused("StartValidation", "quick", "", True)
+        error = await board.refused("StartValidation", "quick", "", True, False)
         assert error.name == ERROR + "Conflict"
         assert error.text == "a validation is running; wait for its end, or cancel it"
         reason = {"reason": "/data has 5 MB free"}
         fake.answers["plan"] = {"error": "validation-impossible", "parameters": reason, "kind": "Conflict"}
-        text = (await board.refused("PlanValidation", "quick", "", True)).text
+        text = (await board.refused("PlanValidation", "quick", "", True, False)).text
         assert text == "a validation cannot start: /data has 5 MB free"
         fake.answers["state"] = {"state": "walking"}
         assert "the request about a validation failed" in (await board.refused("GetValidation")).text
@@ -170,7 +171,7 @@ class BusyHelper(PacketHelper):
 
 def start(answers: dict[str, Any], silent: Container[str] = ("start",)) -> Validation:
     """The answer of the agent to StartValidation, with a busy helper."""
-    request = ValidationOrder("quick", "", False)
+    request = ValidationOrder("quick", "", False, False)
     # the path of a socket may not be long
     with tempfile.TemporaryDirectory(prefix="ek") as folder:
         settings = Settings(root=folder)
@@ -212,7 +213,7 @@ async def test_an_order_that_the_helper_did_not_answer_may_have_worked(board: Ha
     with helper(board) as fake:
         await board.agent_up()
         fake.cut = True
-        for method, values in (("StartValidation", ("quick", "", True)), ("CancelValidation", ())):
+        for method, values in (("StartValidation", ("quick", "", True, False)), ("CancelValidation", ())):
             text = (await board.refused(method, *values)).text
             assert "it ended without an answer; it may have done what you asked for" in text
         assert "can be neither started nor shown" in (await board.refused("GetValidation")).text
@@ -244,13 +245,21 @@ async def test_ekctl(board: Harness) -> None:
             "afterwards  programs must read their files from the flash again",
             "left out    stall.x: no player",
         ]
-        assert fake.orders[-1] == {"order": "plan", "profile": "full", "topic": "", "compare": True}
-        answer = await board.ekctl("validate", "start", "--topic", "device", "--no-compare")
+        assert fake.orders[-1] == {
+            "order": "plan",
+            "profile": "full",
+            "topic": "",
+            "compare": True,
+            "exclusive": False,
+        }
+        answer = await board.ekctl("validate", "start", "--topic", "device", "--no-compare", "--exclusive")
         assert (
             answer.out
             == f"validation {ID} is running, 3 of 12: reads; about 90 s left; all apps are paused\n"
         )
-        assert fake.orders[-1] == {"order": "start", "profile": "quick", "topic": "device", "compare": False}
+        assert fake.orders[-1] == {
+            "order": "start", "profile": "quick", "topic": "device", "compare": False, "exclusive": True
+        }  # fmt: skip
         fake.answers["state"] = {"state": "idle"}
         assert (await board.ekctl("validate", "state")).out == "no validation is running\n"
         assert "is running" in (await board.ekctl("validate", "cancel")).out

@@ -28,7 +28,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 ID, OTHER = "20260131-120000", "20260201-120000"
-PLAN = {"profile": "quick", "topic": "", "compare": False}
+PLAN = {"profile": "quick", "topic": "", "compare": False, "exclusive": False}
 
 
 class Systemd:
@@ -38,6 +38,7 @@ class Systemd:
         self.calls: list[tuple[str, ...]] = []
         self.asked = 0  # number of questions whether the unit is active
         self.starts = lambda: None
+        self.shown = ""  # what `show` prints
         self._cgroup = cgroup
         self._active = "inactive"
 
@@ -60,7 +61,7 @@ class Systemd:
         self.calls.append(arguments)
         if arguments[0] == "start":
             self.starts()
-        return ""
+        return self.shown if arguments[0] == "show" else ""
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_a_plan_says_what_a_validation_would_do(helper: Service, systemd: System
     assert systemd.calls == []
     topic = ask(helper, "plan", **{**PLAN, "topic": "device"})
     assert 0 < topic["cases"] < found["cases"]
-    compared = ask(helper, "plan", profile="full", topic="fair", compare=True)
+    compared = ask(helper, "plan", profile="full", topic="fair", compare=True, exclusive=False)
     assert compared["schedulers"][:2] == ["evenkeel", "bfq"]
 
 
@@ -113,7 +114,7 @@ def test_a_plan_says_that_files_leave_the_page_cache(helper: Service, tmp_path: 
     assert ask(helper, "plan", **PLAN)["evicts"] is False
     helper.places = replace(helper.places, pool=tmp_path / "pool")
     with Pool(tmp_path / "pool"):
-        found = ask(helper, "plan", profile="full", topic="pool", compare=False)
+        found = ask(helper, "plan", profile="full", topic="pool", compare=False, exclusive=False)
     assert (found["evicts"], found["cases"]) == (True, 1)
 
 
@@ -139,7 +140,9 @@ def test_the_order_is_a_command_line_that_ek_validate_accepts(helper: Service, s
             for compare in (False, True):
                 systemd.active = "inactive"
                 systemd.starts = lambda: setattr(systemd, "active", "active")
-                found = ask(helper, "start", profile=profile, topic=topic, compare=compare)
+                found = ask(
+                    helper, "start", profile=profile, topic=topic, compare=compare, exclusive=not compare
+                )
                 if found.get("error") == "validation-no-case":
                     continue
                 assert found == {"state": "starting"}
@@ -147,7 +150,7 @@ def test_the_order_is_a_command_line_that_ek_validate_accepts(helper: Service, s
                 name, _, options = line.rstrip("\n").partition("=")
                 assert name == "OPTIONS"
                 args = cli._parser().parse_args(["run", "--yes", *options.split()])
-                assert (args.profile, args.no_compare) == (profile, not compare)
+                assert (args.profile, args.no_compare, args.exclusive) == (profile, not compare, not compare)
                 assert args.only == ([f"{topic}."] if topic else [])
                 assert (args.device, args.destroy, args.folder) == (None, [], None)
     assert set(systemd.calls) == {("start", "--no-block", RUN_UNIT)}
@@ -250,11 +253,25 @@ def test_a_start_that_cannot_work_orders_nothing(helper: Service, systemd: Syste
     assert not (helper.places.run / ORDER).exists()
 
 
+def test_apps_that_cannot_be_paused_are_named_before_the_start(
+    helper: Service, systemd: Systemd, tmp_path: Path
+) -> None:
+    assert ask(helper, "plan", **{**PLAN, "exclusive": True})["exclusive"] is True
+    assert ask(helper, "plan", **PLAN)["exclusive"] is False
+    (tmp_path / "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice/app.service").mkdir(parents=True)
+    systemd.shown = "Id=app.service\nWatchdogUSec=10s"
+    for order in ("plan", "start"):
+        found = ask(helper, order, **{**PLAN, "exclusive": True})
+        assert (found["error"], found["kind"]) == ("validation-impossible", "Conflict")
+        assert "WatchdogSec= of app.service" in found["parameters"]["reason"]
+    assert not (helper.places.run / ORDER).exists()
+
+
 @pytest.mark.parametrize(
     "bad",
     [
         {"profile": "quick --destroy /dev/sda"}, {"profile": 1}, {"topic": "../x"}, {"topic": None}, {"compare": 1},
-        {"profile": ""}, {"topic": "device\nX=1"},
+        {"exclusive": "yes"}, {"profile": ""}, {"topic": "device\nX=1"},
     ],
 )  # fmt: skip
 def test_an_order_outside_the_lists_is_refused(

@@ -491,7 +491,7 @@ def test_the_entry_precedes_the_pause(
     found = run.run(run.make_plan())
     assert (found.state, found.reason) == (
         "partial",
-        "cannot pause the apps: Connection timed out; measure without --exclusive",
+        "cannot pause the apps: Connection timed out; measure without a pause of the apps",
     )
     clean(root, before)
 

@@ -759,22 +759,22 @@ class FakeAgent:
         self.cache = replace(self.cache, directories=kept)
         return self.cache
 
-    def plan_validation(self, profile: str, topic: str, compare: bool) -> ValidationPlan:
-        self._answer(f"PlanValidation {profile} {topic} {compare}")
+    def plan_validation(self, profile: str, topic: str, compare: bool, exclusive: bool) -> ValidationPlan:
+        self._answer(f"PlanValidation {profile} {topic} {compare} {exclusive}")
         if isinstance(self.plan, AgentError):
             raise self.plan
         schedulers = ["evenkeel", "bfq", "mq-deadline"] if compare and profile != "quick" else ["evenkeel"]
-        return replace(self.plan, schedulers=schedulers)
+        return replace(self.plan, schedulers=schedulers, exclusive=exclusive)
 
-    def start_validation(self, profile: str, topic: str, compare: bool) -> Validation:
-        self._answer(f"StartValidation {profile} {topic} {compare}")
+    def start_validation(self, profile: str, topic: str, compare: bool, exclusive: bool) -> Validation:
+        self._answer(f"StartValidation {profile} {topic} {compare} {exclusive}")
         if self.refuse is not None:
             raise self.refuse
         if self.validation.state != "idle":
             raise errors.Conflict("validation-runs")
         about = "sequential reads, 1m, depth 1"
         self.validation = Validation(
-            "running", "20260301-100000", 4, 14, about, "evenkeel", 40, 72, 220_000_000, groups=True
+            "running", "20260301-100000", 4, 14, about, "evenkeel", 40, 72, 220_000_000, exclusive, True
         )
         return self.validation
 

@@ -199,7 +199,9 @@ TEXTS = {
     "validation-takes": "its {cases} measurements take about {time}, and at most {most}",
     "validation-slows": "meanwhile, it is one group alongside the apps, with the weight 100. Apps keep their share. Updates,"
     " backups and apps without a weight are slower",
-    "validation-goes-on": "no app is paused. Only the command 'ek-validate run --exclusive' on the board pauses apps",
+    "validation-goes-on": "no app is paused",
+    "validation-pauses-all": "all apps are paused for up to {most}. Meanwhile they do not answer, and can be neither"
+    " started nor stopped. Updates and backups are slower",
     "validation-pauses": "all apps are paused until the validation ends. They do not answer, and can be neither started nor"
     " stopped. Updates and backups are slower",
     "validation-slows-now": "apps keep their share. Updates, backups and apps without a weight are slower until the validation"
@@ -209,6 +211,8 @@ TEXTS = {
     " milliseconds",
     "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"
     " is active, weights and fixed shares of apps are not enforced, and the board reports this as a problem",
+    "validation-schedulers-alone": "the scheduler of the device changes for a while ({schedulers}), and the board reports"
+    " this as a problem",
     "validation-evicts": "it reads a file that is larger than the page cache. Afterwards, programs must read their files from"
     " the flash again",
     "validation-choice": "choose profile and topic from the lists. Nothing was started",

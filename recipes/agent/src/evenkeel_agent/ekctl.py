@@ -278,6 +278,7 @@ def _add_validate(commands: Any, common: argparse.ArgumentParser) -> None:
         one.add_argument(
             "--no-compare", action="store_true", help="do not measure the kernel's other schedulers"
         )
+        one.add_argument("--exclusive", action="store_true", help="pause all apps meanwhile")
     steps.add_parser("state", parents=[common], help="show the progress of the validation that runs")
     steps.add_parser("cancel", parents=[common], help="end the validation that runs; its report stays")
     steps.add_parser("list", parents=[common], help="list the validations of the board")
@@ -441,7 +442,7 @@ async def _receive(address: str | None, file: IO[bytes], what: str, member: str,
 
 async def _validate(address: str | None, options: argparse.Namespace) -> Any:
     if options.step in ("plan", "start"):
-        order = (options.profile, options.topic, not options.no_compare)
+        order = (options.profile, options.topic, not options.no_compare, options.exclusive)
         return await _call(address, f"{options.step.title()}Validation", *order, timeout_s=VALIDATE_S)
     if options.step == "fetch":
         kind = "html" if options.file.endswith(".html") else "json"
@@ -780,7 +781,11 @@ def _plan_text(plan: dict[str, Any]) -> str:
         lines.insert(
             -2, "            less if the device is slow; the next run of the profile knows the exact amount"
         )
-    if plan["groups"]:
+    if plan["exclusive"]:
+        lines.append(
+            "meanwhile   all apps are paused: they do not answer, and can be neither started nor stopped"
+        )
+    elif plan["groups"]:
         lines.append(
             "meanwhile   apps keep their share; updates, backups and apps without a weight are slower"
         )

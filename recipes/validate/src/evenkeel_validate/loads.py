@@ -153,7 +153,7 @@ class Scopes:
             return ""
         return (
             f"systemd's watchdog would kill a paused app (WatchdogSec= of {', '.join(watched)}); stop it, or measure"
-            " without --exclusive"
+            " without a pause of the apps"
         )
 
     def stop(self, slice_name: str) -> None:

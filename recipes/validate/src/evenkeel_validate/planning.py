@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from . import plan, target
-from .loads import Ungrouped
+from .loads import Launcher, Ungrouped
 from .runs import Places
 from .session import Request, Session
 from .target import Target
@@ -25,16 +25,23 @@ def data_folder(places: Places, size: int) -> Target:
 
 
 def plan_of(
-    places: Places, find_target: FindTarget, profile: str, topic: str, compares: bool, version: str
+    places: Places,
+    find_target: FindTarget,
+    profile: str,
+    topic: str,
+    compares: bool,
+    version: str,
+    launcher: Launcher | None = None,
 ) -> dict[str, Any]:
     """The plan, as evenkeel_api has it (ValidationPlan). `left_out` is a dict of reasons by case.
 
+    LAUNCHER pauses the apps; None: apps are not paused.
     Raises NothingToMeasure, or ValidateError.
     """
     found, only = plan.PROFILES[profile], [f"{topic}."] if topic else []
     where = find_target(places, plan.space(found, only))
-    request = Request(found, where, only, None if compares else [])
-    made = Session(places, Ungrouped(), request, version).make_plan()
+    request = Request(found, where, only, None if compares else [], exclusive=launcher is not None)
+    made = Session(places, launcher or Ungrouped(), request, version).make_plan()
     if not made.steps:
         raise NothingToMeasure(
             "; ".join(dict.fromkeys(made.skipped.values())) or f"the profile {profile} has none"
@@ -47,6 +54,7 @@ def plan_of(
         "takes_s": made.seconds,
         "most_s": made.profile.seconds,
         "schedulers": plan.schedulers_of(made),
+        "exclusive": request.exclusive,
         "groups": plan.has_groups(made),
         "discards": plan.discards_space(made),
         "left_out": made.skipped,

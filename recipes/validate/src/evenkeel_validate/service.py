@@ -6,8 +6,8 @@ answer is JSON, or a report, in the packets of evenkeel_common.packets. The proc
 
 Guarantees:
 
-- A caller chooses from closed lists only: a profile, a topic, whether to compare, and the id of a report. No path, program
-  or option comes from outside.
+- A caller chooses from closed lists only: a profile, a topic, whether to compare, whether to pause the apps, and the id of
+  a report. No path, program or option comes from outside.
 - A validation is a unit of its own (RUN_UNIT), so it goes on when this process, the agent or the panel ends.
 - Only one validation runs at a time, also if a user starts ek-validate in a shell. The lock of ek-validate ensures this.
 - An agent that waits no longer for the answer to `start` learns from `state` what is true: either it is `starting` or runs,
@@ -130,7 +130,7 @@ class Service:
         return {**found, "left_out": _left_out(found["left_out"])}
 
     def _start(self, request: Mapping[str, Any], waits: Callable[[], bool]) -> dict[str, Any]:
-        options = profile, topic, compares = _options(request)
+        options = profile, topic, compares, exclusive = _options(request)
         with self._starting:
             present = self._present()
             if present["state"] == "running" and not present["id"]:
@@ -140,6 +140,7 @@ class Service:
             self._planned(*options)
             words = ["--profile", profile, *(["--only", f"{topic}."] if topic else [])]
             words += [] if compares else ["--no-compare"]
+            words += ["--exclusive"] if exclusive else []
             self.places.run.mkdir(parents=True, exist_ok=True)
             runs.forget_end(self.places)
             replace(str(self.places.run / ORDER), f"OPTIONS={' '.join(words)}\n".encode())
@@ -275,13 +276,17 @@ class Service:
             raise Refused(ABSENT, "InvalidArgument", id=id_)
         return runs.settled(report.read(folder), self.places)
 
-    def _planned(self, profile: str, topic: str, compares: bool) -> dict[str, Any]:
+    def _planned(self, profile: str, topic: str, compares: bool, exclusive: bool) -> dict[str, Any]:
         """What a validation would do. Raises Refused if no case could run, or ValidateError."""
         from . import planning
+        from .loads import Scopes
 
         find_target = self.find_target or planning.data_folder
+        launcher = Scopes(self.places.sys / "fs/cgroup", self.systemctl) if exclusive else None
         try:
-            return planning.plan_of(self.places, find_target, profile, topic, compares, self.version)
+            return planning.plan_of(
+                self.places, find_target, profile, topic, compares, self.version, launcher
+            )
         except planning.NothingToMeasure as error:
             raise Refused("validation-no-case", reason=str(error)) from None
 
@@ -302,12 +307,16 @@ def _one_of(value: Any, allowed: tuple[str, ...]) -> str:
     return str(value)
 
 
-def _options(request: Mapping[str, Any]) -> tuple[str, str, bool]:
-    """Profile, topic and whether to compare. Raises ValueError for anything that is not in the closed lists."""
-    compares = request["compare"]
-    if not isinstance(compares, bool):
-        raise ValueError(f"compare is {compares!r:.40}")
-    return _one_of(request["profile"], PROFILES), _one_of(request["topic"], TOPICS), compares
+def _options(request: Mapping[str, Any]) -> tuple[str, str, bool, bool]:
+    """Profile, topic, whether to compare, and whether to pause the apps.
+
+    Raises ValueError for anything that is not in the closed lists.
+    """
+    for name in ("compare", "exclusive"):
+        if not isinstance(request[name], bool):
+            raise ValueError(f"{name} is {request[name]!r:.40}")
+    profile, topic = _one_of(request["profile"], PROFILES), _one_of(request["topic"], TOPICS)
+    return profile, topic, request["compare"], request["exclusive"]
 
 
 def _error(code: str, kind: str, **parameters: Any) -> dict[str, Any]:

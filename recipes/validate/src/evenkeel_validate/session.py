@@ -381,7 +381,7 @@ class Session:
             self.launcher.freeze(APPS_SLICE)
         except OSError as error:
             raise ValidateError(
-                f"cannot pause the apps: {why(error)}; measure without --exclusive"
+                f"cannot pause the apps: {why(error)}; measure without a pause of the apps"
             ) from error
 
     def _step(

@@ -49,12 +49,15 @@ class Overview(Struct, frozen=True):
 
 def order(fields: Mapping[str, str]) -> ValidationOrder | None:
     """The order that somebody chose in the form; None if a choice is not in the lists."""
-    compares = fields.get("compare", "no")
+    compares, exclusive = fields.get("compare", "no"), fields.get("exclusive", "no")
     profile, topic = fields.get("profile", "quick"), fields.get("topic", "")
-    if profile not in get_args(Profile) or topic not in get_args(Topic) or compares not in ("yes", "no"):
+    if profile not in get_args(Profile) or topic not in get_args(Topic):
+        return None
+    if not {compares, exclusive} <= {"yes", "no"}:
         return None
     return msgspec.convert(
-        {"profile": profile, "topic": topic, "compare": compares == "yes"}, type=ValidationOrder
+        {"profile": profile, "topic": topic, "compare": compares == "yes", "exclusive": exclusive == "yes"},
+        type=ValidationOrder,
     )
 
 
@@ -71,13 +74,16 @@ def announcement(plan: ValidationPlan) -> list[str]:
             "validation-takes", time=duration(plan.takes_s), most=duration(plan.most_s), cases=plan.cases
         ),
     ]
-    if plan.groups:
-        lines.append(texts.text("validation-slows"))
-    lines.append(texts.text("validation-goes-on"))
+    if plan.exclusive:
+        lines.append(texts.text("validation-pauses-all", most=duration(plan.most_s)))
+    else:
+        lines += [texts.text("validation-slows")] if plan.groups else []
+        lines.append(texts.text("validation-goes-on"))
     if plan.discards:
         lines.append(texts.text("validation-discards"))
     if len(plan.schedulers) > 1:
-        lines.append(texts.text("validation-schedulers", schedulers=", ".join(plan.schedulers)))
+        code = "validation-schedulers-alone" if plan.exclusive else "validation-schedulers"
+        lines.append(texts.text(code, schedulers=", ".join(plan.schedulers)))
     if plan.evicts:
         lines.append(texts.text("validation-evicts"))
     return lines

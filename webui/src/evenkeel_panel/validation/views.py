@@ -103,7 +103,7 @@ def _order(fields: Any) -> tuple[Any, ...]:
     chosen: ValidationOrder | None = model.order(fields)
     if chosen is None:
         abort(422, texts.text("validation-choice"))
-    return chosen.profile, chosen.topic, chosen.compare
+    return chosen.profile, chosen.topic, chosen.compare, chosen.exclusive
 
 
 @blueprint.get("/validation/plan")
@@ -121,6 +121,7 @@ def plan() -> tuple[str, int]:
         profile=wanted[0],
         topic=wanted[1],
         compare="yes" if wanted[2] else "no",
+        exclusive="yes" if wanted[3] else "no",
         profiles=model.PROFILES,
         topics=model.TOPICS,
         role=ADMIN,

@@ -49,6 +49,12 @@ class ValidationOrder(Struct, frozen=True):
             " active, weights of apps are not enforced"
         ),
     ]
+    exclusive: Annotated[
+        bool,
+        Meta(
+            description="whether all apps are paused meanwhile, so that the figures are those of the device alone"
+        ),
+    ]
 
 
 class LeftOut(Struct, frozen=True):
@@ -86,6 +92,7 @@ class ValidationPlan(Struct, frozen=True):
             description="whether it reads a file that is larger than the page cache, so other files must leave it"
         ),
     ] = False
+    exclusive: Annotated[bool, Meta(description="whether all apps are paused until it ends")] = False
     proven: Annotated[
         bool,
         Meta(
