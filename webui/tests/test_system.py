@@ -166,6 +166,23 @@ def test_a_zone_that_is_not_in_the_list_stays_chosen(admin: Browser, agent: Fake
     assert '<option value="Etc/GMT-3" selected>' in admin.get("/system").text
 
 
+def test_a_restart_is_asked_about_first(admin: Browser, agent: FakeAgent) -> None:
+    for page, link, back in (
+        ("/system", "/system/restart", "/system"),
+        ("/update", "/system/restart?back=update", "/update"),
+    ):
+        assert f'href="{link}"' in admin.get(page).text
+        asked = admin.get(link).text
+        assert "Restart the board?" in asked
+        assert f'href="{back}"' in asked
+        assert changes(agent) == []
+        answer = admin.post("/system/restart", link, back=back[1:])
+        assert f'data-back="{back}"' in answer.text
+        assert changes(agent) == ["Restart"]
+        agent.calls.clear()
+    assert 'value="system"' in admin.get("/system/restart?back=https://evil.example/").text
+
+
 def test_restart_and_power_off(admin: Browser, agent: FakeAgent) -> None:
     answer = admin.post("/system/restart", "/system", back="https://evil.example/")
     assert "The board restarts" in answer.text

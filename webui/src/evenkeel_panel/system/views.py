@@ -162,6 +162,14 @@ def _end(method: str, template: str, *arguments: bool | str) -> str | tuple[str,
     return render_template(template, back=BACK.get(request.form.get("back", ""), BACK["system"]))
 
 
+@blueprint.get("/system/restart")
+def ask_restart() -> str:
+    """Ask first. The link says to which page the user returns."""
+    origin = request.args.get("back", "system")
+    origin = origin if origin in BACK else "system"
+    return render_template("system/restart.html", origin=origin, back=BACK[origin])
+
+
 @blueprint.post("/system/restart")
 def restart() -> str | tuple[str, int]:
     return _end("Restart", "system/restarting.html")
