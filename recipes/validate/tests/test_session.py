@@ -560,7 +560,7 @@ def test_a_scheduler_whose_module_is_not_loaded_is_offered(root: Path, launcher:
         return (0 if arguments[-1] == "kyber-iosched" else 1), ""
 
     run.run_program = modprobe
-    assert run.schedulers() == ["evenkeel", "none", "kyber"]
+    assert [run.subject, *run.others()] == ["evenkeel", "none", "kyber"]
     assert asked == ["bfq-iosched", "mq-deadline-iosched", "kyber-iosched"]
     run.make_plan()
 

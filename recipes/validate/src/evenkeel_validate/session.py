@@ -113,15 +113,19 @@ class Session:
     def queue(self) -> Path:
         return self.places.sys / "block" / self.request.target.disk / "queue"
 
-    def schedulers(self) -> list[str]:
-        """All schedulers that the kernel offers for the disk, the active one first.
+    @property
+    def subject(self) -> str:
+        """The active scheduler of the disk."""
+        return active_scheduler(read_line(str(self.queue / "scheduler")))
+
+    def others(self) -> list[str]:
+        """The other schedulers that the kernel offers for the disk. It may start a program for each of them.
 
         A scheduler may be a module that is not loaded. The kernel does not list it, but loads it when it is chosen.
         """
         line = read_line(str(self.queue / "scheduler"))
-        active = active_scheduler(line)
-        offered = line.replace("[", " ").replace("]", " ").split()
-        return [active, *(n for n in OTHERS if n != active and (n in offered or self._is_module(n)))]
+        active, offered = active_scheduler(line), line.replace("[", " ").replace("]", " ").split()
+        return [n for n in OTHERS if n != active and (n in offered or self._is_module(n))]
 
     def _is_module(self, scheduler: str) -> bool:
         """Whether the kernel has a module for a scheduler, by the alias with which it asks for one."""
@@ -138,16 +142,17 @@ class Session:
         area = target.area_bytes(where, self.request.profile.file, self.places.sys)
         profile = replace(self.request.profile, file=area)
         have, reasons = self._needs()
-        subject, *others = self.schedulers()
-        if self.request.schedulers is not None:
-            if unknown := [s for s in self.request.schedulers if s not in (subject, *others)]:
+        subject = self.subject
+        if self.request.schedulers is None:
+            others = self.others() if profile.compares else []
+        else:
+            others = [s for s in self.request.schedulers if s != subject]
+            offered = self.others() if others else []
+            if unknown := [s for s in others if s not in offered]:
                 raise ValidateError(
                     f"the kernel has no scheduler {unknown[0]} for {self.request.target.disk}; it has:"
-                    f" {', '.join((subject, *others))}"
+                    f" {', '.join((subject, *offered))}"
                 )
-            others = [s for s in self.request.schedulers if s != subject]
-        elif not profile.compares:
-            others = []
         return plan.make(
             profile, subject=subject, others=others, have=have, reasons=reasons,
             kind=facts.kind(self.request.target.disk), only=self.request.only, budget=self.request.budget,
@@ -181,7 +186,7 @@ class Session:
         discards = read_line(str(self.queue / "discard_max_bytes"))
         has: dict[Need, bool] = {
             "groups": self.grouped,
-            "evenkeel": self.schedulers()[0] == SUBJECT,
+            "evenkeel": self.subject == SUBJECT,
             "file system": kind == "file",
             "discard": discards not in ("", "0"),
             "ek-player": _installed("ek-player"),
@@ -268,7 +273,7 @@ class Session:
             id_, self.version, made.profile.name, now(),
             target={"kind": where.kind, "where": where.where, "disk": where.disk, "model": model, "bytes": where.capacity,
                     "span": target.area_bytes(where, made.profile.file, self.places.sys)},
-            device=facts.identity(self.places.sys, where.disk), kernel=os.uname().release, subject=self.schedulers()[0],
+            device=facts.identity(self.places.sys, where.disk), kernel=os.uname().release, subject=self.subject,
             facts=[f.as_json() for f in gathered], announced={"written": made.total, "seconds": made.seconds},
             skipped=dict(made.skipped), exclusive=self.request.exclusive,
         )  # fmt: skip
