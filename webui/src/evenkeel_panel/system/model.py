@@ -63,7 +63,7 @@ SPANS: dict[str, tuple[str, int | None]] = {
     "all": ("as far back as it goes", None),
 }
 LIMITS = ("50", "100", "200", "500")
-DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "100"}
+DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "50"}
 
 
 class BadInput(Exception):
