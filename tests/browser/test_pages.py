@@ -29,6 +29,7 @@ PAGES = {
     "setup": ("/setup", "Steps"),
     "system": ("/system", "Time zone"),
     "journal": ("/system/journal", "newest last"),
+    "restart": ("/system/restart", "All apps stop"),
     "users": ("/users", "admin"),
     "audit": ("/audit", "ChangePassword"),
     "account": ("/account", "Sessions"),

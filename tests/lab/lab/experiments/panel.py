@@ -27,7 +27,7 @@ from lab.model import Experiment, Figure, Output
 PAGES = (
     "/", "/account", "/alerts", "/apps", "/apps/add", "/audit", "/cache", "/history",
     "/history/compare?start={hours}&end={hour}&start2={hour}&end2={end}", "/network", "/password", "/recorder", "/setup",
-    "/system", "/system/journal", "/update", "/users", "/validation", "/validation/plan", "/wear",
+    "/system", "/system/journal", "/system/restart", "/update", "/users", "/validation", "/validation/plan", "/wear",
 )  # fmt: skip
 SPANS = ("10m", "1h", "6h", "1d", "7d", "30d", "90d", "1y", "2y")
 APPS = [f"app-{number:02}" for number in range(16)]
@@ -116,11 +116,15 @@ def pages(out: Output) -> list[Figure]:
 
 
 def chart(out: Output) -> list[Figure]:
-    """The slowest request of any chart."""
+    """The slowest request of any chart: `ms` also counts the first, for which the panel reads the whole span."""
     found = _section(out, "charts")
     if set(found) != set(CHARTS):
         raise ValueError(f"{len(found)} charts")
-    return [Figure("ms", round(max(max(times) for times in found.values()), 1), "ms", "lower")]
+    again = [ms for first, *later in found.values() for ms in later]
+    every = [ms for times in found.values() for ms in times]
+    return [
+        Figure(of, round(max(times), 1), "ms", "lower") for of, times in (("ms", every), ("again", again))
+    ]
 
 
 def memory(out: Output) -> list[Figure]:
