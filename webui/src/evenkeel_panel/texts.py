@@ -209,6 +209,7 @@ TEXTS = {
     "validation-unweighed": "the scheduler {scheduler} is measured now, so weights and fixed shares of apps are not enforced",
     "validation-discards": "it discards free space again and again. No file loses data. On an eMMC, apps may stall for tens of"
     " milliseconds",
+    "validation-discards-alone": "it discards free space again and again. No file loses data",
     "validation-schedulers": "the scheduler of the device changes for a while ({schedulers}). While another one than evenkeel"
     " is active, weights and fixed shares of apps are not enforced, and the board reports this as a problem",
     "validation-schedulers-alone": "the scheduler of the device changes for a while ({schedulers}), and the board reports"

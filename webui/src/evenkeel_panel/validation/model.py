@@ -80,7 +80,7 @@ def announcement(plan: ValidationPlan) -> list[str]:
         lines += [texts.text("validation-slows")] if plan.groups else []
         lines.append(texts.text("validation-goes-on"))
     if plan.discards:
-        lines.append(texts.text("validation-discards"))
+        lines.append(texts.text("validation-discards-alone" if plan.exclusive else "validation-discards"))
     if len(plan.schedulers) > 1:
         code = "validation-schedulers-alone" if plan.exclusive else "validation-schedulers"
         lines.append(texts.text(code, schedulers=", ".join(plan.schedulers)))
