@@ -238,7 +238,7 @@ void ek_order_back(struct ek_core *c, struct ek_core_group *g, u64 now)
 	g->away = g->away ? g->away - g->away / EK_AWAY_MEAN + away / EK_AWAY_MEAN : away;
 }
 
-/* When @g, which has no request, last had one. @busy: for how long (ns) it had had requests. */
+/* When @g, which has no request, last had one. @busy: how long it was busy before (ns). */
 static u64 ek_order_was_busy(struct ek_core_group *g, u64 *busy)
 {
 	u64 last = ek_order_last(g);
