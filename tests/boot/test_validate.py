@@ -297,7 +297,8 @@ def test_a_plan_through_the_agent_writes_nothing(board: Board, settings: str) ->
 
 def test_a_validation_survives_agent_panel_and_helper(board: Board, settings: str) -> None:
     """Each of them is killed. The validation goes on, can be watched and cancelled, and restores everything."""
-    id_ = started(board)
+    # the answers may take longer than the two minutes of the default profile
+    id_ = started(board, "--profile full")
     pid = board.run(f"systemctl show --property=MainPID --value {RUN_UNIT}")
     before = state(board)
     for unit in ("evenkeeld", "evenkeel-panel", "evenkeel-validate"):
