@@ -190,8 +190,8 @@ def test_restore_after_kill_9(board: Board, settings: str) -> None:
 
 
 # The page cache gets this much memory, so that a pass over a larger file is short. The files of the case have 32 MiB.
-CACHE_MIB = 200
-CACHE_FILE_MIB = 224
+CACHE_MIB = 120
+CACHE_FILE_MIB = 144
 
 
 def test_a_priority_directory_is_measured_and_held_no_longer(board: Board, settings: str) -> None:
@@ -298,7 +298,7 @@ def test_a_plan_through_the_agent_writes_nothing(board: Board, settings: str) ->
 def test_a_validation_survives_agent_panel_and_helper(board: Board, settings: str) -> None:
     """Each of them is killed. The validation goes on, can be watched and cancelled, and restores everything."""
     # the answers may take longer than the two minutes of the default profile
-    id_ = started(board, "--profile full")
+    id_ = started(board, "--profile full --topic fair")
     pid = board.run(f"systemctl show --property=MainPID --value {RUN_UNIT}")
     before = state(board)
     for unit in ("evenkeeld", "evenkeel-panel", "evenkeel-validate"):
