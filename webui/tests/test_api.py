@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from evenkeel_panel.api.openapi import SERVED, document
-from evenkeel_panel.app import create_app
 from evenkeel_panel.context import KEY
-from evenkeel_panel.fake_agent import FIRST_PASSWORD, FakeAgent
-from evenkeel_panel.testing import BASE, COMPONENT, PASSWORD
+from evenkeel_panel.testing import ApiBoard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
@@ -42,30 +40,6 @@ JSON = st.recursive(
 )
 
 
-class Board:
-    """A panel, and tokens of an administrator by role."""
-
-    def __init__(self, state: Path) -> None:
-        self.agent = FakeAgent()
-        self.app = create_app(state, COMPONENT / "src/static", self.agent)
-        call = self.agent.call
-        first = call("LogIn", "", "t", "admin", FIRST_PASSWORD, "", "", "test").session
-        self.session = call("ChangePassword", first, "t", FIRST_PASSWORD, PASSWORD, "test").session
-        self.tokens = {
-            role: call("CreateToken", self.session, "t", "test", role, 1).token
-            for role in ("viewer", "operator", "admin")
-        }
-
-    def ask(
-        self, path: str, verb: str, role: str | None, query: object = None, body: bytes = b""
-    ) -> TestResponse:
-        headers = {"Authorization": f"Bearer {self.tokens.get(role, 'ek_wrong')}"} if role else {}
-        query_string: Any = query
-        return self.app.test_client().open(
-            path, method=verb, base_url=BASE, headers=headers, query_string=query_string, data=body
-        )
-
-
 class Boards:
     """A panel that is replaced when a call has ended its tokens, for example by a reset of the password."""
 
@@ -76,9 +50,9 @@ class Boards:
     def _new(self) -> None:
         self._number += 1
         (state := self._folder / str(self._number)).mkdir()
-        self.board = Board(state)
+        self.board = ApiBoard(state)
 
-    def ready(self) -> Board:
+    def ready(self) -> ApiBoard:
         if self.board.ask("/api/v1/ListUsers", "GET", "admin").status_code != 200:
             self._new()
         return self.board

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from .app import create_app
 from .fake_agent import FIRST_PASSWORD as FIRST
+from .fake_agent import FakeAgent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +64,30 @@ class Browser:
 
     def set_fixed_share(self, name: str, percent: str, htmx: bool = True) -> TestResponse:
         return self.post(f"/apps/{name}/fixed-share", "/apps", htmx=htmx, fixed_share=percent)
+
+
+class ApiBoard:
+    """A panel, and tokens of an administrator by role."""
+
+    def __init__(self, state: Path) -> None:
+        self.agent = FakeAgent()
+        self.app = create_app(state, COMPONENT / "src/static", self.agent)
+        call = self.agent.call
+        first = call("LogIn", "", "t", "admin", FIRST, "", "", "test").session
+        self.session = call("ChangePassword", first, "t", FIRST, PASSWORD, "test").session
+        self.tokens = {
+            role: call("CreateToken", self.session, "t", "test", role, 1).token
+            for role in ("viewer", "operator", "admin")
+        }
+
+    def ask(
+        self, path: str, verb: str, role: str | None, query: object = None, body: bytes = b""
+    ) -> TestResponse:
+        headers = {"Authorization": f"Bearer {self.tokens.get(role, 'ek_wrong')}"} if role else {}
+        query_string: Any = query
+        return self.app.test_client().open(
+            path, method=verb, base_url=BASE, headers=headers, query_string=query_string, data=body
+        )
 
 
 def openssl(*arguments: object) -> bytes:

@@ -65,6 +65,8 @@ def _operation(method: Method, request: dict[str, Any], answer: dict[str, Any]) 
     problem = {"content": {"application/json": {"schema": {"$ref": REF.format(name="Problem")}}}}
     codes = {"401": "Not logged in.", "403": "Not allowed.", "404": "Not found.", "422": "Bad arguments."}
     codes |= {str(error.http): error.meaning for error in method.errors}
+    if method.changes:
+        codes["413"] = "The body is too large."
     codes["503"] = f"The agent does not answer. Or: {Failed.meaning}"
     operation: dict[str, Any] = {
         "operationId": method.name,
