@@ -11,6 +11,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ from evenkeel_panel.context import KEY, Panel
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.testing import COMPONENT, Browser
 from flask import Flask
+from history_library import load
 from jinja2 import BytecodeCache
 
 if TYPE_CHECKING:
@@ -47,6 +49,11 @@ class Compiled(BytecodeCache):
 
 # Flask makes each panel's environment of templates with these options.
 Flask.jinja_options = {"bytecode_cache": Compiled()}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_library(tmp_path_factory: pytest.TempPathFactory) -> None:
+    load(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(autouse=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/agent/src"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/src"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "recipes/history/tests"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from evenkeel_agent.network_config import Config
@@ -32,6 +33,7 @@ from evenkeel_history.wear import Wear
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.fake_agent import FakeAgent, external, refused
 from evenkeel_panel.testing import PASSWORD, time_limit
+from history_library import load
 from msgspec.structs import replace
 from playwright.sync_api import (  # type: ignore[import-not-found,unused-ignore]
     ConsoleMessage,
@@ -90,6 +92,7 @@ def main() -> int:
     agent = FakeAgent(moving=True)
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright, ExitStack() as stack:
+        load(Path(state))
         history = Path(state) / "history"
         stack.callback(demo_history(history).close)
         app = dev_app(Path(state), vendor, agent, HISTORY_FOLDER=history, HISTORY_SOCKET=history / "live")

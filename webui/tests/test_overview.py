@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from evenkeel_api.messages import Message
 from evenkeel_history.live import Live
-from evenkeel_history.merged import total
 from evenkeel_history.period import READ, SYSTEM, WRITE, Period, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.store import Store
-from evenkeel_history.testing import APPS, busy
+from evenkeel_history.testing import APPS, busy, total
 from evenkeel_history.wear import Wear
 from evenkeel_panel import texts
 from evenkeel_panel.app import create_app

@@ -6,6 +6,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* buckets of a histogram of latencies, as in evenkeel_common/iostat.py */
+#define EK_HISTORY_BUCKETS 200
+/* buckets per band of a heat map, as in evenkeel_history/lanes.py */
+#define EK_HISTORY_BAND 4
+
 /*
  * By how much the I/O in TEXT has grown since the text OLD, which was accepted before or is empty. If counters of a
  * device have started again at 0, its new values are the growth.
@@ -29,5 +34,59 @@ int64_t ek_history_grow(const char *old, size_t old_length, const char *text, si
  */
 int ek_history_attribute(const uint64_t *waited, const uint64_t *served, size_t count, uint64_t elapsed_us,
 			 uint64_t *parts);
+
+/*
+ * Functions for a stored period: the msgpack form of Period in evenkeel_history/period.py. PERIOD may have any bytes.
+ */
+
+/* what a period begins with */
+struct ek_history_head {
+	uint64_t ms;
+	/* offsets of the lists of apps and devices, and of what follows them */
+	uint64_t names, flows;
+	/* number of apps and devices */
+	uint64_t apps, devices;
+};
+
+/* Returns 0, or -1 if PERIOD has a wrong format. Then HEAD is undefined. */
+int ek_history_head(const void *period, size_t size, struct ek_history_head *head);
+
+/*
+ * The sums to which periods are added. The arrays have room for APPS apps and DEVICES devices, and begin with zeros.
+ * An app or device is its position in the sums.
+ */
+struct ek_history_sums {
+	uint64_t apps, devices;
+	/* for each app, device and direction: number of periods that have it, the six scalars, the buckets */
+	uint64_t *flows;
+	/* for each app that waited, the time in us for each app that used the device */
+	uint64_t *blame;
+	/* for each app: number of periods that have it, stalls, their duration in ms */
+	uint64_t *stalls;
+	/* for each app, all devices and directions together: bytes, the buckets */
+	uint64_t *mix;
+};
+
+/*
+ * Add PERIOD to SUMS. APPS and DEVICES have the position of each app and device of PERIOD. Returns 0. Returns -1 if
+ * PERIOD has a wrong format, or a position is too large; then SUMS has not changed.
+ */
+int ek_history_add(const void *period, size_t size, const uint64_t *apps, const uint64_t *devices,
+		   const struct ek_history_sums *sums);
+
+/* what a chart shows of the COUNT apps of a mix */
+struct ek_history_spot {
+	/* for each app: bytes; bucket of the percentile of its latencies, or EK_HISTORY_BUCKETS without requests */
+	uint64_t *bytes, *buckets;
+	/* for each band: the requests of all apps */
+	uint64_t *whole;
+	/* for each app: its requests by band, from the band FIRST on, in LENGTH bytes. There is room for all bands. */
+	unsigned char *bands;
+	/* a count has WIDTH bytes: 4, or 8 if all apps together have 2^32 requests or more; least significant first */
+	uint64_t first, width, length;
+};
+
+/* Fill SPOT from MIX, and set MIX to zeros. PERCENT: 1 to 100. Without requests, `length` is 0. */
+void ek_history_spot(uint64_t *mix, size_t count, unsigned int percent, struct ek_history_spot *spot);
 
 #endif /* HISTORY_H */

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* as in evenkeel_common/iostat.py */
-enum { BUCKETS = 200, DIGITS = 20 };
+enum { BUCKETS = EK_HISTORY_BUCKETS, DIGITS = 20 };
 
 enum { READ, WRITE, DIRECTIONS };
 enum histogram { GATE, WAIT, SERVICE, LATENCY, HISTOGRAMS };

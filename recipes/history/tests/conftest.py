@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lets the tests run from the source tree, from any directory and in every import mode of pytest."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -13,13 +12,11 @@ for directory in (HERE, HERE.parent / "src", HERE.parents[1] / "agent/src", HERE
         sys.path.insert(0, str(directory))
 
 from evenkeel_history.library import library  # noqa: E402
-from history_library import compile_c  # noqa: E402
+from history_library import load  # noqa: E402
 
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_library(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile and load libek-history, with UBSan. Python cannot load it with ASan: test_increase.py has a program for ASan."""
-    out = tmp_path_factory.mktemp("library") / "libek-history.so"
-    compile_c(out, "-fsanitize=undefined", "-static-libubsan", "-shared", "-fPIC")
-    os.environ["EK_HISTORY_LIBRARY"] = str(out)
+    load(tmp_path_factory.mktemp("library"), "-fsanitize=undefined", "-static-libubsan")
     library()  # now, because it takes longer than a test may take

@@ -2,8 +2,6 @@
 """Checks that other files agree with the Python code: the unit and its exposure, the user, the README."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from evenkeel_history import live, schema
@@ -33,9 +31,3 @@ def test_the_unit_may_write_where_the_service_writes() -> None:
 
 def test_the_unit_is_hardened() -> None:
     assert exposure(UNIT) <= EXPOSURE
-
-
-def test_the_panel_loads_no_library() -> None:
-    """The panel uses the modules that read the history. ctypes and the C code would only take memory."""
-    code = "import sys, evenkeel_history.reader; sys.exit('ctypes' in sys.modules)"
-    subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": os.pathsep.join(sys.path)}, check=True)

@@ -7,7 +7,6 @@ from fractions import Fraction
 
 import pytest
 from evenkeel_common.iostat import BUCKETS, bucket, bucket_upper
-from evenkeel_history.merged import total
 from evenkeel_history.period import (
     BLAME_BITS,
     COUNT_BITS,
@@ -18,7 +17,7 @@ from evenkeel_history.period import (
     short,
     unpack,
 )
-from evenkeel_history.testing import busy
+from evenkeel_history.testing import busy, total
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

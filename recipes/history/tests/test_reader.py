@@ -17,7 +17,7 @@ from evenkeel_history.testing import busy
 from evenkeel_history.tiers import DAY, HOUR, slot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_merged import values as spot_values
+from test_rows import values as spot_values
 
 START = 1_800_000_000 // (4 * DAY) * (4 * DAY)
 ROWS = [pack(busy(seed, apps=["player", "loader"][: seed % 3])) for seed in range(7)]

@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 from disks import fill_up, small_disk
-from evenkeel_history.merged import total
 from evenkeel_history.period import READ, WRITE, Sum, pack, unpack
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import DAMAGED, FILE
 from evenkeel_history.store import Store, StoreError
-from evenkeel_history.testing import busy, fill
+from evenkeel_history.testing import busy, fill, total
 from evenkeel_history.tiers import DAY, HOUR, TIERS, slot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

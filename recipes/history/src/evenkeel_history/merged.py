@@ -2,7 +2,7 @@
 """The exact sum of many periods, and what a chart shows of each. Pure functions.
 
 A Sum has its histograms as dicts, which suits the sampler. A page adds thousands of histograms, so a Merged has them as
-numbers (lanes.py). Both give the same result.
+numbers (lanes.py). Both give the same result. rows.py makes a Merged of stored rows.
 """
 
 import operator
@@ -14,26 +14,16 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from .lanes import BITS, LANE, Bands, Lanes, chunk, counts, first_used, histogram, lanes, percentile
-from .period import BLAME_BITS, COUNT_BITS, Flow, Key, Period, Sum, long
+from .lanes import BITS, Bands, Lanes, counts, first_used, histogram, percentile
+from .period import Flow, Key, Sum
 
-_FIRST = 9  # index in a row of Period.flows at which the histogram begins
 _SCALARS = 6  # the number of scalars of a Flow
 
 
-def _chunks(bits: int) -> list[bytes]:
-    """By code of short(): the number for the code, as lanes() takes it."""
-    numbers = (long(code, bits) for code in range(65 << (bits - 1)))
-    return [chunk(number) for number in numbers if number < 1 << (8 * LANE - 1)]
-
-
-_COUNTS, _TIMES = _chunks(COUNT_BITS), _chunks(BLAME_BITS)
-
-
 @lru_cache(64)
-def _positions(apps: tuple[str, ...]) -> dict[str, int]:
-    """By app: its position in APPS. Spots with the same apps have the same dict."""
-    return {app: number for number, app in enumerate(apps)}
+def positions(names: tuple[str, ...]) -> dict[str, int]:
+    """By name: its position in NAMES. Spots with the same apps have the same dict."""
+    return {name: number for number, name in enumerate(names)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +34,9 @@ class Spot:
     """
 
     ms: int  # the sampled time
-    apps: dict[str, int]  # by app: its position
+    apps: dict[
+        str, int
+    ]  # by app: its position; also apps without I/O, if a neighbour in the history has them
     _bytes: "array[int]"
     _p99_us: tuple[int | None, ...]
     _bands: Bands
@@ -87,7 +79,7 @@ def by_app(
 
 @dataclass(slots=True)
 class Mix:
-    """The I/O of each app, to which periods are added: what a Spot is made of."""
+    """The I/O of each app, to which other I/O is added: what a Spot is made of."""
 
     ms: int = 0
     apps: dict[str, tuple[int, Lanes]] = field(default_factory=dict)  # bytes, latencies
@@ -95,11 +87,8 @@ class Mix:
     def add(self, other: "Mix") -> None:
         self.ms += other.ms
         for app, (amount, latency) in other.apps.items():
-            self.add_flow(app, amount, latency)
-
-    def add_flow(self, app: str, amount: int, latency: Lanes) -> None:
-        old = self.apps.get(app)
-        self.apps[app] = (amount, latency) if old is None else (old[0] + amount, old[1] + latency)
+            old = self.apps.get(app)
+            self.apps[app] = (amount, latency) if old is None else (old[0] + amount, old[1] + latency)
 
     def size(self) -> int:
         """How many bytes of memory it needs, roughly."""
@@ -109,8 +98,8 @@ class Mix:
         latencies = [latency for _, latency in self.apps.values()]
         return Spot(
             self.ms,
-            _positions(tuple(self.apps)),
-            array("q", [amount for amount, _ in self.apps.values()]),
+            positions(tuple(self.apps)),
+            array("Q", [amount for amount, _ in self.apps.values()]),
             tuple([percentile(latency, 99) for latency in latencies]),
             Bands.of(latencies),
         )
@@ -148,28 +137,6 @@ class Merged:
     # by the apps of its rows and columns: the matrix of who slows whom, a lane in µs for each pair
     matrices: dict[tuple[str, ...], Lanes] = field(default_factory=dict)
     stalls: dict[str, tuple[int, int]] = field(default_factory=dict)  # as in Sum
-
-    def add_period(self, period: Period, mix: Mix | None = None, *, matrix: bool = True) -> None:
-        """Add PERIOD, also to MIX. If MATRIX is false, who slowed whom is left out."""
-        # Many periods have the same names. One string for each needs less memory.
-        apps = [sys.intern(app) for app in period.apps]
-        devices = [sys.intern(device) for device in period.devices]
-        self.ms += period.ms
-        if mix is not None:
-            mix.ms += period.ms
-        for row in period.flows:
-            latency = 0
-            if len(row) > _FIRST:
-                # The 0 makes itemgetter() return a tuple, even if there is one code.
-                latency = lanes(row[_FIRST], operator.itemgetter(*row[_FIRST + 1 :], 0)(_COUNTS))
-            self._add_flow((apps[row[0]], devices[row[1]], row[2]), [*row[3:_FIRST], latency])
-            if mix is not None:
-                mix.add_flow(apps[row[0]], row[3], latency)
-        if matrix and period.blame:
-            self._add_matrix(tuple(apps), lanes(0, operator.itemgetter(*period.blame, 0)(_TIMES)))
-        for at in range(0, len(period.stalls), 3):
-            app, count, ms = period.stalls[at : at + 3]
-            self._add_stalls(apps[app], count, ms)
 
     def _add_flow(self, key: Key, numbers: list[int]) -> None:
         old = self.flows.get(key)
@@ -218,10 +185,3 @@ class Merged:
             times = zip(product(names, names), counts(times_us), strict=False)
             result.add_blame({pair: us for pair, us in times if us})
         return result
-
-
-def total(periods: Iterable[Period]) -> Sum:
-    result = Merged()
-    for period in periods:
-        result.add_period(period)
-    return result.sum()

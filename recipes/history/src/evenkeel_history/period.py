@@ -148,7 +148,7 @@ class Sum:
             self.add_stalls(app, count, ms)
 
     def add_written(self, period: Period) -> None:
-        """Add only the sampled time of PERIOD and its written bytes: much less work than merged.Merged."""
+        """Add only the sampled time of PERIOD and its written bytes: much less work than rows.add_up()."""
         apps, devices = period.apps, period.devices
         self.ms += period.ms
         for row in period.flows:
@@ -183,17 +183,24 @@ def pack(period: Period, level: int = 6) -> bytes:
     return zlib.compress(_encoder.encode(period), level)
 
 
+def unzip(data: bytes) -> bytes:
+    """What pack() has compressed: a Period as msgpack. Raises ValueError if DATA is damaged: zlib has a checksum."""
+    zipped = zlib.decompressobj()
+    try:
+        text = zipped.decompress(data, MAX_PERIOD)
+    except zlib.error as error:
+        raise ValueError(f"a stored period cannot be read: {error}") from error
+    if not zipped.eof:
+        raise ValueError("a stored period is cut off or too long")
+    return text
+
+
 def unpack(data: bytes) -> Period:
     """The Period from which pack() made DATA. Raises ValueError if DATA is damaged.
 
-    zlib's checksum detects damage, so the numbers need no further check.
+    The checksum detects damage, so the numbers need no further check.
     """
-    unzip = zlib.decompressobj()
     try:
-        text = unzip.decompress(data, MAX_PERIOD)
-        if not unzip.eof:
-            raise ValueError("a stored period is cut off or too long")
-        found = _decoder.decode(text)
-    except (zlib.error, msgspec.DecodeError) as error:
+        return _decoder.decode(unzip(data))
+    except msgspec.DecodeError as error:
         raise ValueError(f"a stored period cannot be read: {error}") from error
-    return found

@@ -5,7 +5,7 @@
 Guarantee: each second that was sampled counts exactly once, in whichever tier it is. All queries are in one read
 transaction, so the number of the last saved minute is fixed. The service answers with the minutes after this number.
 
-Cost: most of the time of a chart goes into decoding rows. A row is never changed, so what was computed from rows is kept
+Cost: most of the time of a chart goes into rows. A row is never changed, so what was computed from rows is kept
 in a Cache. If a page asks for a span again, or for one that overlaps, only the other rows are read and decoded.
 """
 
@@ -24,6 +24,7 @@ from . import live, totals
 from .cache import Cache
 from .merged import Merged, Mix, Packed, Spot
 from .period import Key, Period, Sum, unpack
+from .rows import add_up
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -98,26 +99,22 @@ class _Part:
         )
 
 
+def _part(rows: Rows, mixed: Collection[int]) -> _Part:
+    """The part of a chart that ROWS are, each with its slot. MIXED: the slots to which other rows will be added."""
+    added = add_up(rows, mixed=mixed)
+    return _Part(added.total.packed(), added.spots, added.mixes, len(added.damaged))
+
+
 @dataclass(slots=True)
 class _Chart:
-    """A chart while rows and parts are added. Before close(), each slot of a row that was added has a Mix."""
+    """A chart while parts are added. Before close(), a slot of which parts have a Mix has no Spot."""
 
     total: Merged = field(default_factory=Merged)
     spots: dict[int, Spot] = field(default_factory=dict)
     mixes: dict[int, Mix] = field(default_factory=dict)
     unreadable: int = 0
 
-    def add(self, at: int, data: bytes) -> Period | None:
-        """Add the row DATA to the slot AT. Returns None if it is damaged."""
-        try:
-            period = unpack(data)
-        except ValueError:
-            self.unreadable += 1
-            return None
-        self.total.add_period(period, self.mixes.setdefault(at, Mix()))
-        return period
-
-    def add_parts(self, parts: list[_Part]) -> None:
+    def add(self, parts: list[_Part]) -> None:
         self.total.add_packed(part.total for part in parts)
         for part in parts:
             self.spots |= part.spots
@@ -145,12 +142,8 @@ class _Blocks:
 
     def value(self, group: Hashable, rows: Rows) -> tuple[_Part, int]:
         assert isinstance(group, tuple)
-        chart = _Chart()
-        for at, data in rows:
-            chart.add(slot(at, self._step), data)
-        if not group[0]:
-            chart.close()
-        part = _Part(chart.total.packed(), chart.spots, chart.mixes, chart.unreadable)
+        slots = [(slot(at, self._step), data) for at, data in rows]
+        part = _part(slots, {at for at, _ in slots} if group[0] else ())
         return part, part.size()
 
 
@@ -228,20 +221,23 @@ class Reader:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = by_second
         chart = _Chart()
-        chart.add_parts(parts)
-        sums: dict[int, Merged] = {}
-        for at, data in rows:
-            at = slot(at, found.step)
-            period = chart.add(at, data)
-            if points and period is not None:
-                sums.setdefault(at, Merged()).add_period(period, matrix=False)
+        chart.add(parts)
+        slots = [(slot(at, found.step), data) for at, data in rows]
+        chart.add([_part(slots, chart.mixes)])
         chart.close()
         found.spots, found.total, found.unreadable = (
             chart.spots,
             chart.total.sum(matrix=matrix),
             chart.unreadable,
         )
-        found.points = {at: merged.sum() for at, merged in sums.items()}
+        if points:
+            by_slot: dict[int, Rows] = {}
+            for at, data in slots:
+                by_slot.setdefault(at, []).append((at, data))
+            for at, members in by_slot.items():
+                added = add_up(members, spots=False, matrix=False)
+                if len(added.damaged) < len(members):
+                    found.points[at] = added.total.sum()
         return found
 
     def _kept(self, db: sqlite3.Connection, tier: int, start: int) -> int:

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from evenkeel_api.messages import Message
 
-from .merged import total
-from .period import pack, unpack
+from .period import pack
+from .rows import add_up
 from .schema import APPLICATION_ID, CREATE, DAMAGED, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
 from .wear import Wear
@@ -236,14 +236,11 @@ class Store:
         ).fetchall()
         content = {seq: (start, data) for seq, start, data in rows}
         for group in closed(((seq, start) for seq, start, _ in rows), tier.seconds):
-            periods = []
-            for seq in group:
-                try:
-                    periods.append(unpack(content[seq][1]))
-                except ValueError as error:
-                    _log.warning("row %d of %s is left out: %s", seq, finer.table, error)
+            added = add_up(((0, content[seq][1]) for seq in group), spots=False)
+            for number in added.damaged:
+                _log.warning("row %d of %s is damaged, so it is left out", group[number], finer.table)
             start = slot(content[group[0]][0], tier.seconds)
-            self._insert(db, tier, nexts, start, group[-1], pack(total(periods).period(), 9))
+            self._insert(db, tier, nexts, start, group[-1], pack(added.total.sum().period(), 9))
             lasts[tier.table] = group[-1]
 
     def _prune(self, db: sqlite3.Connection, tier: Tier, newest: int) -> None:

@@ -3,10 +3,12 @@
 """Generates the history of 16 busy apps. Tests of size and speed use it, also those of the panel. A board does not have it."""
 
 import random
+from collections.abc import Iterable
 
 from evenkeel_common.iostat import bucket
 
 from .period import READ, SYSTEM, WRITE, Period, Sum, pack
+from .rows import add_up
 from .store import Store
 from .tiers import TIERS
 
@@ -40,6 +42,11 @@ def busy(seed: int, ms: int = 60_000, apps: list[str] = APPS) -> Period:
             result.blame[app, other] = draw.randint(1, ms * 100)
         result.add_stalls(app, draw.randint(0, 3), draw.randint(0, 500))
     return result.period()
+
+
+def total(periods: Iterable[Period]) -> Sum:
+    """The sum of the rows that PERIODS are stored as."""
+    return add_up(((0, pack(each)) for each in periods), spots=False).total.sum()
 
 
 def fill(store: Store, end: int, apps: list[str] = APPS, kinds: int = 12) -> None:

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Adds up stored rows, and makes what a chart shows of them. Pure, without files.
+
+A chart has up to 200 rows with about 1000 numbers each, so C code reads the rows and adds them up (src/rows.c).
+"""
+
+from array import array
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+
+import msgspec
+from evenkeel_common.iostat import BUCKETS, bucket_upper
+
+from .lanes import BAND, LANE, Bands, Lanes
+from .library import Head, Shown, Sums, address, library
+from .merged import Merged, Mix, Spot, positions
+from .period import unzip
+
+# numbers of a flow, of the stalls of an app, and of an app in a mix, as in src/history.h
+_SCALARS = 6
+_FLOW, _STALLS, _MIX = 1 + _SCALARS + BUCKETS, 3, 1 + BUCKETS
+_DIRECTIONS = 2
+_BANDS = BUCKETS // BAND
+_PERCENT = 99
+_UPPER: list[int | None] = [
+    *map(bucket_upper, range(BUCKETS)),
+    None,
+]  # by bucket; the last one: without requests
+_names = msgspec.msgpack.Decoder(tuple[tuple[str, ...], tuple[str, ...]])
+
+
+@dataclass(slots=True)
+class Added:
+    """The sum of rows."""
+
+    total: Merged
+    spots: dict[int, Spot] = field(default_factory=dict)  # by slot
+    mixes: dict[int, Mix] = field(default_factory=dict)  # by slot
+    damaged: list[int] = field(default_factory=list)  # the rows that were left out: their numbers, from 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    slot: int
+    number: int
+    text: bytes  # a Period, without compression
+    ms: int
+    names: bytes  # the part of TEXT that has the apps and the devices
+
+
+def _zeros(count: int) -> "array[int]":
+    return array("Q", [0]) * count
+
+
+@lru_cache(64)
+def _decoded(names: bytes) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The apps and the devices of a row. Raises ValueError. Rows with the same names have the same strings."""
+    try:
+        return _names.decode(b"\x92" + names)  # a list of both lists
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from error
+
+
+class _Sums:
+    """The arrays in which rows are added up, for APPS and DEVICES."""
+
+    def __init__(self, apps: Sequence[str], devices: Sequence[str]) -> None:
+        self._apps, self._devices = tuple(apps), tuple(devices)
+        self._positions = positions(self._apps), positions(self._devices)
+        count = len(apps)
+        self._flows = _zeros(count * len(devices) * _DIRECTIONS * _FLOW)
+        self._blame, self._stalls = _zeros(count * count), _zeros(count * _STALLS)
+        self._mix = _zeros(count * _MIX)
+        self._bytes, self._buckets, self._whole = _zeros(count), _zeros(count), _zeros(_BANDS)
+        self._bands = array("B", bytes(count * _BANDS * LANE))
+        self._pointers = Sums(
+            count,
+            len(devices),
+            *(each.buffer_info()[0] for each in (self._flows, self._blame, self._stalls, self._mix)),
+        )
+        self._shown = Shown(
+            *(each.buffer_info()[0] for each in (self._bytes, self._buckets, self._whole, self._bands))
+        )
+        self._maps: dict[bytes, tuple[array[int], array[int]]] = {}
+
+    def add(self, row: _Row) -> bool:
+        """Add ROW. Returns False if it is damaged."""
+        maps = self._maps.get(row.names)
+        if maps is None:
+            apps, devices = (
+                array("Q", [where[name] for name in names])
+                for where, names in zip(self._positions, _decoded(row.names), strict=True)
+            )
+            maps = self._maps[row.names] = apps, devices
+        apps_at, devices_at = maps[0].buffer_info()[0], maps[1].buffer_info()[0]
+        pointers = address(self._pointers)
+        return not library().ek_history_add(row.text, len(row.text), apps_at, devices_at, pointers)
+
+    def spot(self, ms: int) -> Spot:
+        """The spot of the rows that were added since the last call of spot() or mix()."""
+        shown = self._shown
+        count = len(self._apps)
+        library().ek_history_spot(self._mix.buffer_info()[0], count, _PERCENT, address(shown))
+        bands = (
+            Bands(
+                int.from_bytes(self._whole, "little"),
+                shown.first,
+                shown.width,
+                shown.length,
+                self._bands[: count * shown.length].tobytes(),
+            )
+            if shown.length
+            else Bands()
+        )
+        # a copy needs less memory than the array of all sums
+        return Spot(
+            ms,
+            self._positions[0],
+            self._bytes[:],
+            tuple([_UPPER[bucket] for bucket in self._buckets]),
+            bands,
+        )
+
+    def mix(self, ms: int) -> Mix:
+        """As spot(), for a slot to which other rows will be added."""
+        result = Mix(ms)
+        for number, app in enumerate(self._apps):
+            part = self._mix[number * _MIX : (number + 1) * _MIX]
+            amount, latency = part[0], int.from_bytes(part[1:], "little")
+            if amount or latency:
+                result.apps[app] = amount, latency
+        self._mix[:] = _zeros(len(self._mix))  # it stays where it is
+        return result
+
+    def total(self, ms: int, *, matrix: bool) -> Merged:
+        """The sum of all rows. If MATRIX is false, who slowed whom is left out."""
+        result = Merged(ms)
+        flows = memoryview(self._flows)
+        at = 0
+        for app in self._apps:
+            for device in self._devices:
+                for direction in range(_DIRECTIONS):
+                    if flows[at]:
+                        buckets = at + 1 + _SCALARS
+                        latency: Lanes = int.from_bytes(flows[buckets : at + _FLOW], "little")
+                        result.flows[app, device, direction] = [*flows[at + 1 : buckets], latency]
+                    at += _FLOW
+        if matrix and (blame := int.from_bytes(self._blame, "little")):
+            result.matrices[self._apps] = blame
+        for number, app in enumerate(self._apps):
+            seen, count, stalled_ms = self._stalls[number * _STALLS : (number + 1) * _STALLS]
+            if seen:
+                result.stalls[app] = count, stalled_ms
+        return result
+
+
+def _read(rows: Iterable[tuple[int, bytes]], damaged: list[int]) -> list[_Row]:
+    head, found = Head(), []
+    for number, (slot, data) in enumerate(rows):
+        try:
+            text = unzip(data)
+            if library().ek_history_head(text, len(text), address(head)):
+                raise ValueError("a stored period begins wrong")
+            names = text[head.names : head.flows]
+            _decoded(names)
+        except ValueError:
+            damaged.append(number)
+        else:
+            found.append(_Row(slot, number, text, head.ms, names))
+    return found
+
+
+def add_up(
+    rows: Iterable[tuple[int, bytes]],
+    *,
+    spots: bool = True,
+    mixed: Collection[int] = (),
+    matrix: bool = True,
+) -> Added:
+    """The sum of ROWS: a slot, and a packed Period. Damaged rows are left out.
+
+    SPOTS: whether to make what a chart shows of each slot: a Mix for the slots MIXED, to which other rows will be added,
+    and a Spot for the others. MATRIX: with who slowed whom.
+    """
+    damaged: list[int] = []
+    found = _read(rows, damaged)
+    names = [_decoded(each) for each in dict.fromkeys(row.names for row in found)]
+    sums = _Sums(*(list(dict.fromkeys(name for each in names for name in each[of])) for of in range(2)))
+    result, total_ms = Added(Merged(), damaged=damaged), 0
+    for slot, group in groupby(sorted(found, key=lambda row: row.slot), lambda row: row.slot):
+        good = []
+        for row in group:
+            if sums.add(row):
+                good.append(row.ms)
+            else:
+                damaged.append(row.number)
+        total_ms += sum(good)
+        if good and spots:
+            if slot in mixed:
+                result.mixes[slot] = sums.mix(sum(good))
+            else:
+                result.spots[slot] = sums.spot(sum(good))
+    result.total = sums.total(total_ms, matrix=matrix)
+    return result
