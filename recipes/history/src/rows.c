@@ -32,6 +32,8 @@ struct rest {
 struct target {
 	const uint64_t *apps, *devices;
 	const struct ek_history_sums *sums;
+	/* 1 to add the numbers, 2^64 - 1 to subtract them */
+	uint64_t sign;
 };
 
 /* The next BYTES bytes as a number, most significant first. */
@@ -47,18 +49,36 @@ static bool take_bytes(struct rest *rest, unsigned int bytes, uint64_t *to)
 	return true;
 }
 
-static bool take_number(struct rest *rest, uint64_t *to)
+static bool take_any_number(struct rest *rest, uint64_t *to)
 {
-	unsigned char head;
+	uint64_t head;
 
-	if (rest->at == rest->end)
+	if (!take_bytes(rest, 1, &head))
 		return false;
-	head = *rest->at++;
-	if (head < 0x80) {
-		*to = head;
-		return true;
+	*to = head;
+	return head < 0x80 || (head >= 0xcc && head <= 0xcf && take_bytes(rest, 1U << (head - 0xcc), to));
+}
+
+/* As take_any_number(). It costs less for the numbers below 2^16, which are nearly all. */
+static inline bool take_number(struct rest *rest, uint64_t *to)
+{
+	const unsigned char *at = rest->at;
+
+	if (rest->end - at < 3)
+		return take_any_number(rest, to);
+	if (*at < 0x80) {
+		*to = *at;
+		rest->at = at + 1;
+	} else if (*at == 0xcc) {
+		*to = at[1];
+		rest->at = at + 2;
+	} else if (*at == 0xcd) {
+		*to = (unsigned int)at[1] << 8 | at[2];
+		rest->at = at + 3;
+	} else {
+		return take_any_number(rest, to);
 	}
-	return head >= 0xcc && head <= 0xcf && take_bytes(rest, 1U << (head - 0xcc), to);
+	return true;
 }
 
 /* The number of items of the list that begins here. */
@@ -104,54 +124,47 @@ static bool skip_names(struct rest *rest, uint64_t *count)
 	return true;
 }
 
-/* long() in period.py */
-static bool take_short(struct rest *rest, unsigned int bits, uint64_t *to)
+/* long() in period.py, of a CODE that does not stand for itself */
+static bool expand(uint64_t code, unsigned int bits, uint64_t *to)
 {
-	uint64_t code, half = UINT64_C(1) << (bits - 1), shift;
+	uint64_t half = UINT64_C(1) << (bits - 1), shift = (code >> (bits - 1)) - 1;
 
-	if (!take_number(rest, &code))
-		return false;
-	if (code < 2 * half) {
-		*to = code;
-		return true;
-	}
-	shift = code / half - 1;
 	if (shift > 64 - bits)
 		return false;
-	*to = ((code % half + half) << shift) + (UINT64_C(1) << shift >> 1);
+	*to = (((code & (half - 1)) + half) << shift) + (UINT64_C(1) << shift >> 1);
 	return true;
 }
 
+static inline bool take_short(struct rest *rest, unsigned int bits, uint64_t *to)
+{
+	return take_number(rest, to) && (*to < UINT64_C(1) << bits || expand(*to, bits, to));
+}
+
 /*
- * The functions add_*() check a part of a period. With TARGET, they also add it to the sums. They return false if the
- * part has a wrong format.
+ * The functions add_*() add a part of a period to the sums. They return false if the part has a wrong format, and then
+ * have added what is before the wrong place.
  */
 
-static bool add_flow(struct rest *rest, const struct ek_history_head *head, const struct target *target)
+static bool add_flow(struct rest *rest, const struct ek_history_head *head, const struct target *to)
 {
-	uint64_t items, app, device, direction, n, bucket, *flow = NULL, *mix = NULL;
+	uint64_t items, app, device, direction, n, bucket, *flow, *mix;
+	const struct ek_history_sums *sums = to->sums;
 	unsigned int i;
 
 	if (!take_list(rest, &items) || items < KEY + SCALARS || !take_number(rest, &app) ||
 	    !take_number(rest, &device) || !take_number(rest, &direction) || app >= head->apps ||
 	    device >= head->devices || direction >= DIRECTIONS)
 		return false;
-	if (target) {
-		const struct ek_history_sums *sums = target->sums;
-		uint64_t place = target->apps[app] * sums->devices + target->devices[device];
-
-		flow = sums->flows + (place * DIRECTIONS + direction) * FLOW;
-		mix = sums->mix + target->apps[app] * MIX;
-		flow[0]++;
-	}
+	flow = sums->flows +
+	       ((to->apps[app] * sums->devices + to->devices[device]) * DIRECTIONS + direction) * FLOW;
+	mix = sums->mix + to->apps[app] * MIX;
+	*flow++ += to->sign;
 	for (i = 0; i < SCALARS; i++) {
 		if (!take_number(rest, &n))
 			return false;
-		if (!target)
-			continue;
-		flow[1 + i] += n;
+		*flow++ += to->sign * n;
 		if (!i)
-			mix[0] += n;
+			*mix++ += to->sign * n;
 	}
 	items -= KEY + SCALARS;
 	if (!items)
@@ -161,27 +174,25 @@ static bool add_flow(struct rest *rest, const struct ek_history_head *head, cons
 	for (; --items; bucket++) {
 		if (!take_short(rest, COUNT_BITS, &n))
 			return false;
-		if (!target)
-			continue;
-		flow[1 + SCALARS + bucket] += n;
-		mix[1 + bucket] += n;
+		flow[bucket] += to->sign * n;
+		mix[bucket] += to->sign * n;
 	}
 	return true;
 }
 
-static bool add_flows(struct rest *rest, const struct ek_history_head *head, const struct target *target)
+static bool add_flows(struct rest *rest, const struct ek_history_head *head, const struct target *to)
 {
 	uint64_t rows;
 
 	if (!take_list(rest, &rows))
 		return false;
 	while (rows--)
-		if (!add_flow(rest, head, target))
+		if (!add_flow(rest, head, to))
 			return false;
 	return true;
 }
 
-static bool add_blame(struct rest *rest, const struct ek_history_head *head, const struct target *target)
+static bool add_blame(struct rest *rest, const struct ek_history_head *head, const struct target *to)
 {
 	uint64_t items, victim, cause, us;
 
@@ -190,34 +201,33 @@ static bool add_blame(struct rest *rest, const struct ek_history_head *head, con
 	if (!items)
 		return true;
 	for (victim = 0; victim < head->apps; victim++) {
+		uint64_t *row = to->sums->blame + to->apps[victim] * to->sums->apps;
+
 		for (cause = 0; cause < head->apps; cause++) {
 			if (!take_short(rest, BLAME_BITS, &us))
 				return false;
-			if (target)
-				target->sums->blame[target->apps[victim] * target->sums->apps +
-						    target->apps[cause]] += us;
+			row[to->apps[cause]] += to->sign * us;
 		}
 	}
 	return true;
 }
 
-static bool add_stalls(struct rest *rest, const struct ek_history_head *head, const struct target *target)
+static bool add_stalls(struct rest *rest, const struct ek_history_head *head, const struct target *to)
 {
 	uint64_t items, app, count, ms;
 
 	if (!take_list(rest, &items) || items % 3)
 		return false;
 	for (; items; items -= 3) {
+		uint64_t *stalls;
+
 		if (!take_number(rest, &app) || !take_number(rest, &count) || !take_number(rest, &ms) ||
 		    app >= head->apps)
 			return false;
-		if (target) {
-			uint64_t *stalls = target->sums->stalls + target->apps[app] * STALLS;
-
-			stalls[0]++;
-			stalls[1] += count;
-			stalls[2] += ms;
-		}
+		stalls = to->sums->stalls + to->apps[app] * STALLS;
+		stalls[0] += to->sign;
+		stalls[1] += to->sign * count;
+		stalls[2] += to->sign * ms;
 	}
 	return true;
 }
@@ -238,9 +248,9 @@ static bool take_head(struct rest *rest, struct ek_history_head *head)
 	return true;
 }
 
-static bool add_all(struct rest rest, const struct ek_history_head *head, const struct target *target)
+static bool add_all(struct rest rest, const struct ek_history_head *head, const struct target *to)
 {
-	return add_flows(&rest, head, target) && add_blame(&rest, head, target) && add_stalls(&rest, head, target) &&
+	return add_flows(&rest, head, to) && add_blame(&rest, head, to) && add_stalls(&rest, head, to) &&
 	       rest.at == rest.end;
 }
 
@@ -270,15 +280,19 @@ static bool fit(const uint64_t *positions, uint64_t count, uint64_t room)
 int ek_history_add(const void *period, size_t size, const uint64_t *apps, const uint64_t *devices,
 		   const struct ek_history_sums *sums)
 {
-	const struct target target = { apps, devices, sums };
+	struct target target = { apps, devices, sums, 1 };
 	struct rest rest = whole(period, size);
 	struct ek_history_head head;
 
 	if (!take_head(&rest, &head) || !fit(apps, head.apps, sums->apps) ||
-	    !fit(devices, head.devices, sums->devices) || !add_all(rest, &head, NULL))
+	    !fit(devices, head.devices, sums->devices))
 		return -1;
+	if (add_all(rest, &head, &target))
+		return 0;
+	/* It reads the same bytes again, so it subtracts what was added, up to the same wrong place. */
+	target.sign = UINT64_MAX;
 	add_all(rest, &head, &target);
-	return 0;
+	return -1;
 }
 
 /* The bucket of the percentile PERCENT (nearest rank) of TOTAL requests, which are in the buckets before END. */
@@ -296,71 +310,80 @@ static unsigned int percentile(const uint64_t *buckets, unsigned int end, uint64
 	return i;
 }
 
-static void write_count(unsigned char *to, uint64_t count, uint64_t width)
-{
-	for (; width; width--, count >>= 8)
-		*to++ = (unsigned char)count;
-}
-
-/* Set *FIRST and *END to the buckets that one of the COUNT apps of MIX uses. *END is 0 if they use none. */
+/* Set *FIRST and *END to the bands that one of the COUNT apps of MIX uses. *END is 0 if they use none. */
 static void used(const uint64_t *mix, size_t count, unsigned int *first, unsigned int *end)
 {
-	unsigned int i;
+	unsigned int low = BUCKETS, high = 0, i;
 	size_t app;
 
-	*first = BUCKETS;
-	*end = 0;
 	for (app = 0; app < count; app++) {
 		const uint64_t *buckets = mix + app * MIX + 1;
 
-		for (i = 0; i < *first && !buckets[i]; i++)
+		for (i = 0; i < low && !buckets[i]; i++)
 			;
 		if (i == BUCKETS)
 			continue;
-		*first = i;
-		for (i = BUCKETS; i > *end && !buckets[i - 1]; i--)
+		low = i;
+		for (i = BUCKETS; i > high && !buckets[i - 1]; i--)
 			;
-		*end = i;
+		high = i;
 	}
+	*first = low / BAND;
+	*end = (high + BAND - 1) / BAND;
+}
+
+/* The requests in the band that begins with the bucket AT. */
+static uint64_t band_of(const uint64_t *at)
+{
+	_Static_assert(BAND == 4, "the sum has all buckets of a band");
+	return at[0] + at[1] + at[2] + at[3];
+}
+
+/* Write a count of WIDTH bytes, least significant first, and return the end. */
+static inline unsigned char *write_count(unsigned char *to, uint64_t count, unsigned int width)
+{
+	unsigned int i;
+
+	for (i = 0; i < width; i++)
+		to[i] = (unsigned char)(count >> 8 * i);
+	return to + width;
 }
 
 void ek_history_spot(uint64_t *mix, size_t count, unsigned int percent, struct ek_history_spot *spot)
 {
-	unsigned int first, end, band, bands, i;
+	unsigned int first, end, band;
 	unsigned char *to = spot->bands;
 	uint64_t all = 0;
 	size_t app;
 
 	used(mix, count, &first, &end);
-	/* all whole bands with these buckets */
-	first = first / BAND * BAND;
-	end = (end + BAND - 1) / BAND * BAND;
 	memset(spot->whole, 0, BANDS * sizeof(*spot->whole));
 	for (app = 0; app < count; app++) {
 		const uint64_t *buckets = mix + app * MIX + 1;
 		uint64_t total = 0;
 
-		for (i = first; i < end; i++) {
-			total += buckets[i];
-			spot->whole[i / BAND] += buckets[i];
+		for (band = first; band < end; band++) {
+			uint64_t requests = band_of(buckets + band * BAND);
+
+			total += requests;
+			spot->whole[band] += requests;
 		}
 		all += total;
 		spot->bytes[app] = buckets[-1];
-		spot->buckets[app] = total ? percentile(buckets, end, total, percent) : BUCKETS;
+		spot->buckets[app] =
+			total ? percentile(buckets, end * BAND, total, percent) : BUCKETS;
 	}
-	bands = first < end ? (end - first) / BAND : 0;
-	spot->first = first / BAND;
+	spot->first = first;
 	spot->width = all >> 32 ? 8 : 4;
-	spot->length = bands * spot->width;
+	spot->length = first < end ? (end - first) * spot->width : 0;
 	for (app = 0; app < count; app++) {
-		const uint64_t *buckets = mix + app * MIX + 1 + first;
+		const uint64_t *buckets = mix + app * MIX + 1;
 
-		for (band = 0; band < bands; band++, buckets += BAND, to += spot->width) {
-			uint64_t requests = 0;
+		for (band = first; band < end; band++) {
+			uint64_t requests = band_of(buckets + band * BAND);
 
-			for (i = 0; i < BAND; i++)
-				requests += buckets[i];
-			write_count(to, requests, spot->width);
+			to = spot->width == 4 ? write_count(to, requests, 4) :
+						write_count(to, requests, 8);
 		}
 	}
 	if (count)

@@ -137,13 +137,3 @@ def test_a_new_database_is_read_again(tmp_path: Path, cached: Reader) -> None:
     assert second.spots.keys() == first.spots.keys()
     assert {app for app, _, _ in second.total.flows} == {"new"}
     assert {app for app, _, _ in cached.written(START, START + DAY).total.flows} == {"new"}
-
-
-def test_a_database_that_is_replaced_while_it_is_opened_is_opened_again(
-    tmp_path: Path, cached: Reader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files = iter(["old", "new", "new", "new"])
-    monkeypatch.setattr(Reader, "_file", lambda _: next(files))
-    db, file = cached._open()
-    db.close()
-    assert (file, list(files)) == ("new", [])

@@ -15,7 +15,7 @@ import pytest
 from evenkeel_common import iostat
 from evenkeel_common.iostat import BUCKETS
 from evenkeel_history import lanes, testing
-from evenkeel_history.merged import Merged, Mix, Spot
+from evenkeel_history.merged import Mix, Spot
 from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, pack, short
 from evenkeel_history.rows import Added, add_up
 from history_library import compile_c
@@ -182,7 +182,7 @@ def test_rows_that_are_no_rows() -> None:
     more = zlib.compress(zlib.decompress(GOOD) + b"\x00")
     found = add_up([(n, data) for n, data in enumerate((b"", b"\x00", GOOD[:-1], cut, more, as_row(None)))])
     assert sorted(found.damaged) == list(range(6))
-    assert found.total == Merged()
+    assert found.total.sum() == Sum()
     assert found.spots == {}
 
 

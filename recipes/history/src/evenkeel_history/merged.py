@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import product
 from typing import Any
 
-from .lanes import BITS, Bands, Lanes, counts, first_used, histogram, percentile
+from .lanes import BITS, Bands, Lanes, counts, histogram, percentile
 from .period import Flow, Key, Sum
 
 _SCALARS = 6  # the number of scalars of a Flow
@@ -107,19 +107,25 @@ class Mix:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A Merged in few bytes, for a cache."""
+    """A sum of rows in few bytes, for a cache."""
 
     ms: int
     keys: tuple[Key, ...]
     scalars: "array[int]"  # of all flows
-    first: bytes  # by flow: the first used bucket of its latencies
-    latencies: tuple[Lanes, ...]  # by flow, from this bucket on
+    first: int  # the bucket with which the latencies begin
+    latencies: tuple[Lanes, ...]  # by flow
     matrices: dict[tuple[str, ...], Lanes]
     stalls: dict[str, tuple[int, int]]
 
-    def shifted(self) -> list[Lanes]:
-        """By flow: its latencies from bucket 0 on."""
-        return [latency << BITS * first for latency, first in zip(self.latencies, self.first, strict=True)]
+    def latencies_from(self, first: int) -> Sequence[Lanes]:
+        """By flow: its latencies from the bucket FIRST on, which is not after the first one."""
+        shift = BITS * (self.first - first)
+        return [latency << shift for latency in self.latencies] if shift else self.latencies
+
+    def sum(self) -> Sum:
+        result = Merged()
+        result.add([self])
+        return result.sum()
 
     def size(self) -> int:
         """How many bytes of memory it needs, roughly."""
@@ -149,18 +155,7 @@ class Merged:
         old = self.stalls.get(app, (0, 0))
         self.stalls[app] = old[0] + count, old[1] + ms
 
-    def packed(self) -> Packed:
-        scalars, first, latencies = array("q"), bytearray(), []
-        for *numbers, latency in self.flows.values():
-            scalars.extend(numbers)
-            start = first_used(latency) if latency else 0
-            first.append(start)
-            latencies.append(latency >> BITS * start)
-        return Packed(
-            self.ms, tuple(self.flows), scalars, bytes(first), tuple(latencies), self.matrices, self.stalls
-        )
-
-    def add_packed(self, parts: Iterable[Packed]) -> None:
+    def add(self, parts: Iterable[Packed]) -> None:
         """Add PARTS. Those with the same flows are added up first, in C."""
         groups: dict[tuple[Key, ...], list[Packed]] = {}
         for part in parts:
@@ -171,10 +166,12 @@ class Merged:
             for app, (count, ms) in part.stalls.items():
                 self._add_stalls(app, count, ms)
         for keys, group in groups.items():
+            first = min(part.first for part in group)
             scalars = list(map(sum, zip(*[part.scalars for part in group], strict=True)))
-            latencies = map(sum, zip(*[part.shifted() for part in group], strict=True))
+            latencies = map(sum, zip(*[part.latencies_from(first) for part in group], strict=True))
             for number, (key, latency) in enumerate(zip(keys, latencies, strict=True)):
-                self._add_flow(key, [*scalars[_SCALARS * number : _SCALARS * (number + 1)], latency])
+                numbers = scalars[_SCALARS * number : _SCALARS * (number + 1)]
+                self._add_flow(key, [*numbers, latency << BITS * first])
 
     def sum(self, *, matrix: bool = True) -> Sum:
         """The sum as dicts. If MATRIX is false, who slowed whom is left out."""

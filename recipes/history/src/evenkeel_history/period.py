@@ -147,14 +147,6 @@ class Sum:
         for app, (count, ms) in other.stalls.items():
             self.add_stalls(app, count, ms)
 
-    def add_written(self, period: Period) -> None:
-        """Add only the sampled time of PERIOD and its written bytes: much less work than rows.add_up()."""
-        apps, devices = period.apps, period.devices
-        self.ms += period.ms
-        for row in period.flows:
-            if row[2] == WRITE:
-                self.flow((apps[row[0]], devices[row[1]], WRITE)).bytes += row[3]
-
     def period(self) -> Period:
         names = {app for app, _, _ in self.flows}.union(*self.blame, self.stalls)
         apps = {name: index for index, name in enumerate(sorted(names))}

@@ -12,7 +12,7 @@ in a Cache. If a page asks for a span again, or for one that overlaps, only the 
 import contextlib
 import sqlite3
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -22,8 +22,9 @@ import msgspec
 
 from . import live, totals
 from .cache import Cache
+from .connections import Connections
 from .merged import Merged, Mix, Packed, Spot
-from .period import Key, Period, Sum, unpack
+from .period import WRITE, Key, Period, Sum, unpack
 from .rows import add_up
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
@@ -102,7 +103,7 @@ class _Part:
 def _part(rows: Rows, mixed: Collection[int]) -> _Part:
     """The part of a chart that ROWS are, each with its slot. MIXED: the slots to which other rows will be added."""
     added = add_up(rows, mixed=mixed)
-    return _Part(added.total.packed(), added.spots, added.mixes, len(added.damaged))
+    return _Part(added.total, added.spots, added.mixes, len(added.damaged))
 
 
 @dataclass(slots=True)
@@ -115,7 +116,7 @@ class _Chart:
     unreadable: int = 0
 
     def add(self, parts: list[_Part]) -> None:
-        self.total.add_packed(part.total for part in parts)
+        self.total.add(part.total for part in parts)
         for part in parts:
             self.spots |= part.spots
             for at, mix in part.mixes.items():
@@ -158,49 +159,40 @@ class _Days:
 
     def value(self, _: Hashable, rows: Rows) -> tuple[tuple[int, int, dict[Key, int], int], int]:
         """Day, sampled time in ms, written bytes, and number of damaged rows."""
-        written, unreadable = Sum(), 0
-        for _at, data in rows:
-            try:
-                written.add_written(unpack(data))
-            except ValueError:
-                unreadable += 1
-        amounts = {key: flow.bytes for key, flow in written.flows.items()}
-        return (slot(rows[0][0], DAY), written.ms, amounts, unreadable), 400 + 200 * len(amounts)
+        added = add_up(rows, spots=False, matrix=False)
+        flows = added.total.sum().flows
+        amounts = {key: flow.bytes for key, flow in flows.items() if key[2] == WRITE}
+        day = slot(rows[0][0], DAY), added.total.ms, amounts, len(added.damaged)
+        return day, 400 + 200 * len(amounts)
 
 
 class Reader:
-    """Opens the database again for each call, because the service may have replaced it. Thread-safe.
+    """Thread-safe. CACHE and CONNECTIONS: those of the program. Readers of several databases may share a cache.
 
-    CACHE: that of the program. Readers of several databases may share it.
+    Without CONNECTIONS, each call opens the database again.
     """
 
     def __init__(
-        self, folder: Path = Path(FOLDER), socket: Path = Path(live.SOCKET), cache: Cache | None = None
+        self,
+        folder: Path = Path(FOLDER),
+        socket: Path = Path(live.SOCKET),
+        cache: Cache | None = None,
+        connections: Connections | None = None,
     ) -> None:
-        self._path, self._socket = folder / FILE, socket
+        self._socket = socket
         self._cache = cache or Cache(0)
+        self._connections = connections or Connections(folder / FILE)
 
-    def _open(self) -> tuple[sqlite3.Connection, Hashable]:
-        """The database in a read transaction, and what tells its file from all others."""
-        while True:
-            before = self._file()
-            db = sqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None)
-            try:
-                db.execute("BEGIN")
-                db.execute("SELECT 1 FROM sqlite_master").fetchone()  # opens the file
-            except BaseException:
-                db.close()
-                raise
-            if self._file() == before:
-                return db, before
-            db.close()  # the service has just replaced the file
-
-    def _file(self) -> Hashable:
+    @contextlib.contextmanager
+    def _database(self) -> Iterator[tuple[sqlite3.Connection, Hashable]]:
+        """As Connections.take(). Raises sqlite3.Error."""
+        db, file = self._connections.take()
         try:
-            state = self._path.stat()
-        except OSError:
-            return None
-        return state.st_dev, state.st_ino
+            yield db, file
+        except BaseException:
+            self._connections.drop(db)
+            raise
+        self._connections.give(db, file)
 
     def read(self, start: int, end: int, *, points: bool = False, matrix: bool = True) -> Found:
         """The history from START to END, at the finest resolution that a chart can show. POINTS: with all flows.
@@ -304,8 +296,8 @@ class Reader:
         with contextlib.ExitStack() as stack:
             last, rows = 0, list[_Row]()
             try:
-                db, file = self._open()
-                stack.callback(db.close)
+                db, file = self._connections.take()
+                stack.callback(self._release, db, file, found)
                 if kept_from is not None and (kept := self._kept(db, tier, kept_from)) != tier:
                     tier, step = kept, TIERS[kept].seconds
                     found.start, found.end, found.step = (
@@ -336,6 +328,12 @@ class Reader:
             except sqlite3.Error as error:
                 found.problem_code, found.problem = "history-unreadable", str(error)
                 return [], minutes, []
+
+    def _release(self, db: sqlite3.Connection, file: Hashable, found: Found) -> None:
+        if found.problem_code == "history-unreadable":
+            self._connections.drop(db)
+        else:
+            self._connections.give(db, file)
 
     def _rows(self, db: sqlite3.Connection, tier: int, found: Found) -> list[_Row]:
         """The rows of TIER, and the rows of finer tiers that no coarser row covers yet."""
@@ -411,11 +409,8 @@ class Reader:
     def oldest(self) -> int | None:
         """The start of the oldest row (seconds since 1970); None if there are no rows."""
         try:
-            db, _ = self._open()
-            try:
+            with self._database() as (db, _):
                 starts = [db.execute(f"SELECT min(start) FROM {tier.table}").fetchone()[0] for tier in TIERS]
-            finally:
-                db.close()
         except sqlite3.Error:
             return None
         return min((start for start in starts if start is not None), default=None)
@@ -427,11 +422,8 @@ class Reader:
         """
         result: dict[str, list[tuple[int, Wear]]] = {}
         try:
-            db, _ = self._open()
-            try:
+            with self._database() as (db, _):
                 rows = db.execute("SELECT at, data FROM wear ORDER BY seq").fetchall()
-            finally:
-                db.close()
             for at, data in rows:
                 state = msgspec.json.decode(data, type=Wear)
                 result.setdefault(state.device, []).append((at, state))

@@ -6,17 +6,17 @@ A chart has up to 200 rows with about 1000 numbers each, so C code reads the row
 
 from array import array
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, product
 
 import msgspec
 from evenkeel_common.iostat import BUCKETS, bucket_upper
 
 from .lanes import BAND, LANE, Bands, Lanes
 from .library import Head, Shown, Sums, address, library
-from .merged import Merged, Mix, Spot, positions
-from .period import unzip
+from .merged import Mix, Packed, Spot, positions
+from .period import Key, unzip
 
 # numbers of a flow, of the stalls of an app, and of an app in a mix, as in src/history.h
 _SCALARS = 6
@@ -31,14 +31,14 @@ _UPPER: list[int | None] = [
 _names = msgspec.msgpack.Decoder(tuple[tuple[str, ...], tuple[str, ...]])
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Added:
     """The sum of rows."""
 
-    total: Merged
-    spots: dict[int, Spot] = field(default_factory=dict)  # by slot
-    mixes: dict[int, Mix] = field(default_factory=dict)  # by slot
-    damaged: list[int] = field(default_factory=list)  # the rows that were left out: their numbers, from 0
+    total: Packed
+    spots: dict[int, Spot]  # by slot
+    mixes: dict[int, Mix]  # by slot
+    damaged: list[int]  # the rows that were left out: their numbers, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,8 @@ class _Sums:
             *(each.buffer_info()[0] for each in (self._bytes, self._buckets, self._whole, self._bands))
         )
         self._maps: dict[bytes, tuple[array[int], array[int]]] = {}
+        # the used buckets, as far as spots tell: the first one, and the one after the last
+        self._used = BUCKETS, 0
 
     def add(self, row: _Row) -> bool:
         """Add ROW. Returns False if it is damaged."""
@@ -103,6 +105,8 @@ class _Sums:
         shown = self._shown
         count = len(self._apps)
         library().ek_history_spot(self._mix.buffer_info()[0], count, _PERCENT, address(shown))
+        first, end = (BAND * band for band in (shown.first, shown.first + shown.length // shown.width))
+        self._used = min(first, self._used[0]), max(end, self._used[1])
         bands = (
             Bands(
                 int.from_bytes(self._whole, "little"),
@@ -132,28 +136,29 @@ class _Sums:
             if amount or latency:
                 result.apps[app] = amount, latency
         self._mix[:] = _zeros(len(self._mix))  # it stays where it is
+        self._used = 0, BUCKETS
         return result
 
-    def total(self, ms: int, *, matrix: bool) -> Merged:
+    def total(self, ms: int, *, matrix: bool) -> Packed:
         """The sum of all rows. If MATRIX is false, who slowed whom is left out."""
-        result = Merged(ms)
         flows = memoryview(self._flows)
-        at = 0
-        for app in self._apps:
-            for device in self._devices:
-                for direction in range(_DIRECTIONS):
-                    if flows[at]:
-                        buckets = at + 1 + _SCALARS
-                        latency: Lanes = int.from_bytes(flows[buckets : at + _FLOW], "little")
-                        result.flows[app, device, direction] = [*flows[at + 1 : buckets], latency]
-                    at += _FLOW
-        if matrix and (blame := int.from_bytes(self._blame, "little")):
-            result.matrices[self._apps] = blame
+        first, end = self._used if self._used[0] < self._used[1] else (0, BUCKETS)
+        keys, scalars, latencies = list[Key](), array("Q"), list[Lanes]()
+        all_keys = product(self._apps, self._devices, range(_DIRECTIONS))
+        for at, key in zip(range(0, len(flows), _FLOW), all_keys, strict=True):
+            if flows[at]:
+                buckets = at + 1 + _SCALARS
+                keys.append(key)
+                scalars.extend(self._flows[at + 1 : buckets])
+                latencies.append(int.from_bytes(flows[buckets + first : buckets + end], "little"))
+        blame = int.from_bytes(self._blame, "little") if matrix else 0
+        stalls = {}
         for number, app in enumerate(self._apps):
             seen, count, stalled_ms = self._stalls[number * _STALLS : (number + 1) * _STALLS]
             if seen:
-                result.stalls[app] = count, stalled_ms
-        return result
+                stalls[app] = count, stalled_ms
+        matrices = {self._apps: blame} if blame else {}
+        return Packed(ms, tuple(keys), scalars, first, tuple(latencies), matrices, stalls)
 
 
 def _read(rows: Iterable[tuple[int, bytes]], damaged: list[int]) -> list[_Row]:
@@ -188,7 +193,9 @@ def add_up(
     found = _read(rows, damaged)
     names = [_decoded(each) for each in dict.fromkeys(row.names for row in found)]
     sums = _Sums(*(list(dict.fromkeys(name for each in names for name in each[of])) for of in range(2)))
-    result, total_ms = Added(Merged(), damaged=damaged), 0
+    shown: dict[int, Spot] = {}
+    mixes: dict[int, Mix] = {}
+    total_ms = 0
     for slot, group in groupby(sorted(found, key=lambda row: row.slot), lambda row: row.slot):
         good = []
         for row in group:
@@ -199,8 +206,7 @@ def add_up(
         total_ms += sum(good)
         if good and spots:
             if slot in mixed:
-                result.mixes[slot] = sums.mix(sum(good))
+                mixes[slot] = sums.mix(sum(good))
             else:
-                result.spots[slot] = sums.spot(sum(good))
-    result.total = sums.total(total_ms, matrix=matrix)
-    return result
+                shown[slot] = sums.spot(sum(good))
+    return Added(sums.total(total_ms, matrix=matrix), shown, mixes, damaged)

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from evenkeel_history import live, merged
 from evenkeel_history.cache import Cache
+from evenkeel_history.connections import Connections
 from evenkeel_history.reader import Found, Reader
-from evenkeel_history.schema import FOLDER
+from evenkeel_history.schema import FILE, FOLDER
 from flask import Blueprint, Response, abort, current_app, render_template
 
 from .. import texts
@@ -47,8 +48,10 @@ def reader() -> Reader:
     """The reader of the history of this board."""
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
-    cache = current_app.extensions.setdefault("evenkeel-history", Cache())
-    return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)), cache)
+    kept = current_app.extensions.setdefault(
+        "evenkeel-history", (Cache(), Connections(folder / FILE, kept=1))
+    )
+    return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)), *kept)
 
 
 def problem_of(found: Found) -> str:

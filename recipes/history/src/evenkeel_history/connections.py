@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections to the database of the history, for programs that read it. The service may replace the file at any time."""
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Hashable
+from pathlib import Path
+
+CACHE_KIB = 256  # of SQLite, for each connection
+
+
+class Connections:
+    """Opens the database PATH, and keeps up to KEPT connections that nobody uses. Thread-safe.
+
+    SQLite reads the schema of a file when it opens it. That takes longer than most queries of a page.
+    """
+
+    def __init__(self, path: Path, kept: int = 0) -> None:
+        self._path, self._kept = path, kept
+        self._lock = threading.Lock()
+        self._idle: list[tuple[sqlite3.Connection, Hashable]] = []
+
+    def take(self) -> tuple[sqlite3.Connection, Hashable]:
+        """The database in a read transaction, and what tells its file from all others. Raises sqlite3.Error.
+
+        The caller must end it with give() or with drop().
+        """
+        while True:
+            before = self._file()
+            db = self._reused(before) or self._open()
+            try:
+                db.execute("BEGIN")
+                db.execute("SELECT 1 FROM sqlite_master").fetchone()  # opens the file
+            except BaseException:
+                db.close()
+                raise
+            if self._file() == before:
+                return db, before
+            db.close()  # the service has just replaced the file
+
+    def give(self, db: sqlite3.Connection, file: Hashable) -> None:
+        """Take back a connection, whose last queries succeeded."""
+        try:
+            db.execute("ROLLBACK")
+        except sqlite3.Error:
+            db.close()
+            return
+        with self._lock:
+            if len(self._idle) < self._kept:
+                self._idle.append((db, file))
+                return
+        db.close()
+
+    def drop(self, db: sqlite3.Connection) -> None:
+        """Take back a connection with which a query failed."""
+        db.close()
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for db, _ in idle:
+            db.close()
+
+    def _reused(self, file: Hashable) -> sqlite3.Connection | None:
+        with self._lock:
+            while self._idle:
+                db, known = self._idle.pop()
+                if known == file:
+                    return db
+                db.close()
+        return None
+
+    def _open(self) -> sqlite3.Connection:
+        # One thread at a time uses a connection, but not always the same one.
+        db = sqlite3.connect(
+            f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None, check_same_thread=False
+        )
+        with contextlib.suppress(sqlite3.Error):
+            db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+        return db
+
+    def _file(self) -> Hashable:
+        try:
+            state = self._path.stat()
+        except OSError:
+            return None
+        return state.st_dev, state.st_ino
