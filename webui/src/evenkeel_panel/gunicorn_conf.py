@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings for `gunicorn -c python:evenkeel_panel.gunicorn_conf`. systemd passes the listening socket."""
 
+from typing import Any
+
 wsgi_app = "evenkeel_panel.app:create_app()"
 # One worker process, because its memory has the cached view of the board, the cached sessions and the D-Bus
 # connection. A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
@@ -21,3 +23,10 @@ accesslog = None  # a line per poll would wear the flash; the audit log records 
 errorlog = "-"
 loglevel = "warning"
 proc_name = "evenkeel-panel"
+
+
+def post_worker_init(worker: Any) -> None:
+    """gunicorn calls it in the worker, when the panel is loaded."""
+    from .history import warm  # the settings are read before the panel is loaded
+
+    warm.start(worker.wsgi)
