@@ -38,6 +38,11 @@ CHARTS = (
     "/history/compare?start={start}&end={middle}&start2={middle}&end2={end}",
     "/history/heat-map.csv?span=2y&end={end}",
     "/wear?days=90",
+    # of spans that the panel did not prepare: up to 200 minutes, rows of 10 min, hours, rows of 12 hours
+    *(
+        f"/history?start={{{name}}}&end={{{name}_end}}"
+        for name in ("hours_ago", "days_ago", "months_ago", "year_ago")
+    ),
 )
 # the time at which the board starts, seconds since 1970: two minutes after the end of the generated history
 NOW = 5205 * 4 * 86400 + 120

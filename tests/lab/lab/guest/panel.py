@@ -26,8 +26,16 @@ CGROUPS = Path("/sys/fs/cgroup")
 HISTORY = Path("/var/lib/evenkeel-history")
 UNITS = ("evenkeeld", "evenkeel-history", "evenkeel-panel", "nginx")
 STATIC = re.compile(r'(?:src|href)="(/static/[^"]+)"')
-HOUR, YEAR = 3600, 365 * 86400
+HOUR, DAY, YEAR = 3600, 86400, 365 * 86400
+# spans that a user can zoom to, each with nearly as many points as a chart can have: age and length
+ZOOMED = {
+    "hours_ago": (50 * HOUR, 3 * HOUR),
+    "days_ago": (20 * DAY, 30 * HOUR),
+    "months_ago": (100 * DAY, 8 * DAY),
+    "year_ago": (400 * DAY, 95 * DAY),
+}
 SETTLE_S = 5  # between a change of the load and a measurement
+PREPARED_S = 90  # time from the start of the panel until it has read the history in advance
 
 
 class Answer(NamedTuple):
@@ -195,7 +203,12 @@ def measure(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     moments = {
         "end": end, "hour": end - HOUR, "hours": end - 2 * HOUR, "middle": end - YEAR, "start": end - 2 * YEAR,
     }  # fmt: skip
+    for name, (age, length) in ZOOMED.items():
+        moments |= {name: end - age - length, f"{name}_end": end - age}
     own, charts = ({path: path.format(**moments) for path in plan[kind]} for kind in ("pages", "charts"))
+    # A panel that starts finds the history of a board that has been in use for two years.
+    run("systemctl", "restart", "evenkeel-panel")
+    time.sleep(PREPARED_S)
     step("log in")
     cookie = log_in()
     client = Client(cookie)
