@@ -160,9 +160,9 @@ def test_without_samples_there_is_no_percentile() -> None:
     assert fio.curve({}) == []
 
 
-def lines(*ns: int) -> str:
-    """The log of a reader whose reads took NS. The first one never counts."""
-    return "".join(f"0, {n}, 0, 4096\n" for n in (0, *ns))
+def lines(*ns: int, every_s: float = 0) -> str:
+    """The log of a reader whose reads took NS. One completed EVERY_S. The first one never counts."""
+    return "".join(f"{round(1000 * every_s * i)}, {n}, 0, 4096\n" for i, n in enumerate((0, *ns)))
 
 
 def test_a_late_read_delays_the_planned_reads_behind_it() -> None:
@@ -181,6 +181,29 @@ def test_reads_that_never_started_count() -> None:
     others = [lines(*[0] * 9)] * (fio.READERS - 1)
     found = sorted(ns for ns in fio.logged([lines(100), *others], job, 6.0) if ns)
     assert found == pytest.approx([100, 2e9, 2e9 + 4e9 / 3], abs=1e7)
+
+
+@pytest.mark.parametrize("stop_s", [0.0, 0.09, 0.15])
+def test_reads_that_fio_did_not_begin_do_not_count(stop_s: float) -> None:
+    """fio is stopped after 10 s, and ends STOP_S later, because a reader sleeps until its next read."""
+    job = Job("r", "randread", "4k", per_second=100)
+    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
+    logs = [lines(*[2000] * int(10 / each), every_s=each) for each in every]
+    bins = fio.logged(logs, job, 10 + stop_s)
+    assert set(bins) == {2000}
+    assert sum(bins.values()) == pytest.approx(1000, abs=fio.READERS)
+
+
+def test_a_stall_until_the_end_counts() -> None:
+    """After 9 s, no read completes. All reads that were planned for the last second have waited."""
+    job = Job("r", "randread", "4k", per_second=100)
+    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
+    logs = [lines(*[2000] * (int(9 / each) - 1), every_s=each) for each in every]
+    waited = sorted(
+        ns for ns, count in fio.logged(logs, job, 10.0).items() if ns > 2000 for _ in range(count)
+    )
+    assert len(waited) == pytest.approx(100, abs=2 * fio.READERS)
+    assert waited[-1] / 1e9 == pytest.approx(1, abs=max(every))
 
 
 def test_the_log_of_each_reader_is_needed() -> None:

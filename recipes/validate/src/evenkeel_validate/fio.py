@@ -79,7 +79,8 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
     text = "[global]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
     if not planned:
         return f"{text}\n[{job.name}]\nrandseed={seed}\n"
-    text += "disable_clat=1\ndisable_slat=1\n" + (f"write_lat_log={log}\n" if log else "")
+    # A time must be that of the device. So other programs must not keep a reader from the processor.
+    text += "disable_clat=1\ndisable_slat=1\nnice=-20\n" + (f"write_lat_log={log}\n" if log else "")
     return text + "".join(
         f"\n[{job.name}{i}]\nrandseed={seed + i}\nrate={rate}\n" for i, rate in enumerate(_rates(job))
     )
@@ -161,16 +162,20 @@ def curve(bins: Bins) -> list[tuple[float, float]]:
 def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
     """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment.
 
-    Raises ValueError if the log of a reader is missing.
+    SECONDS: how long fio ran. Raises ValueError if the log of a reader is missing.
     """
     bins: dict[int, int] = {}
-    logs, each = list(texts), _rates(job)
-    if len(logs) != len(each):
-        raise ValueError(f"fio wrote the logs of {len(logs)} of {len(each)} readers")
-    for text, rate in zip(logs, each, strict=True):
-        times = [int(line.split(",")[1]) for line in text.splitlines() if line.count(",") >= 2]
+    rows = [[line.split(",") for line in text.splitlines() if line.count(",") >= 2] for text in texts]
+    each = _rates(job)
+    if len(rows) != len(each):
+        raise ValueError(f"fio wrote the logs of {len(rows)} of {len(each)} readers")
+    # When fio is stopped, it still waits until each reader would begin its next read. Those reads never begin, and nothing
+    # delayed them. So the readers end with the last read that completed, unless the device did not answer after it.
+    last = max((int(own[-1][0]) / 1000 for own in rows if own), default=0.0)
+    end = last if seconds - last < 2 * job.size / min(each) else seconds
+    for own, rate in zip(rows, each, strict=True):
         # The first reads do not count, because all readers begin at once.
-        for ns in waits(times, 1e9 * job.size / rate, 1e9 * seconds)[1:]:
+        for ns in waits((int(row[1]) for row in own), 1e9 * job.size / rate, 1e9 * end)[1:]:
             # three significant digits are precise enough, and keep the table small
             digits = max(len(str(int(ns))) - 3, 0)
             key = round(ns, -digits) if digits else round(ns)
