@@ -24,8 +24,8 @@ from . import live, totals
 from .cache import Cache
 from .connections import Connections
 from .merged import Merged, Mix, Packed, Spot
-from .period import WRITE, Key, Period, Sum, unpack
-from .rows import add_up
+from .period import Key, Period, Sum, unpack
+from .rows import add_up, written
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 from .wear import Wear
@@ -68,6 +68,8 @@ class _Row(NamedTuple):
 
 
 Rows = list[tuple[int, bytes]]  # start and data of each row
+# what rows.written() returns
+_Written = tuple[dict[int, tuple[int, dict[Key, int]]], int]
 
 
 class _Pieces(Protocol):
@@ -155,15 +157,11 @@ class _Days:
         pass
 
     def group(self, row: _Row, _: Collection[int]) -> Hashable:
-        return row.tier, slot(row.at, DAY)
+        return row.tier, row.seq // BLOCK
 
-    def value(self, _: Hashable, rows: Rows) -> tuple[tuple[int, int, dict[Key, int], int], int]:
-        """Day, sampled time in ms, written bytes, and number of damaged rows."""
-        added = add_up(rows, spots=False, matrix=False)
-        flows = added.total.sum().flows
-        amounts = {key: flow.bytes for key, flow in flows.items() if key[2] == WRITE}
-        day = slot(rows[0][0], DAY), added.total.ms, amounts, len(added.damaged)
-        return day, 400 + 200 * len(amounts)
+    def value(self, _: Hashable, rows: Rows) -> tuple[_Written, int]:
+        found = written((slot(at, DAY), data) for at, data in rows)
+        return found, 200 + sum(400 + 200 * len(amounts) for _, amounts in found[0].values())
 
 
 class Reader:
@@ -255,14 +253,13 @@ class Reader:
         In the points, the flows have only `bytes`, and there are only flows to the device. `ms` is the sampled time.
         """
         found = Found(slot(start, DAY), end, DAY)
-        days, rows, _ = self._gather(found, BY_DAY, _Days)
-        days += [_Days().value(None, [row])[0] for row in rows]
-        for at, ms, written, unreadable in days:
-            point = found.points.setdefault(at, Sum())
-            for sums in (point, found.total):
-                sums.ms += ms
-                for key, amount in written.items():
-                    sums.flow(key).bytes += amount
+        parts, rows, _ = self._gather(found, BY_DAY, _Days)
+        for days, unreadable in [*parts, _Days().value(None, rows)[0]]:
+            for at, (ms, amounts) in days.items():
+                for sums in (found.points.setdefault(at, Sum()), found.total):
+                    sums.ms += ms
+                    for key, amount in amounts.items():
+                        sums.flow(key).bytes += amount
             found.unreadable += unreadable
         return found
 

@@ -16,7 +16,7 @@ from evenkeel_common.iostat import BUCKETS, bucket_upper
 from .lanes import BAND, LANE, Bands, Lanes
 from .library import Head, Shown, Sums, address, library
 from .merged import Mix, Packed, Spot, positions
-from .period import Key, unzip
+from .period import WRITE, Key, unzip
 
 # numbers of a flow, of the stalls of an app, and of an app in a mix, as in src/history.h
 _SCALARS = 6
@@ -83,6 +83,7 @@ class _Sums:
         self._shown = Shown(
             *(each.buffer_info()[0] for each in (self._bytes, self._buckets, self._whole, self._bands))
         )
+        self._keys = list(product(self._apps, self._devices, range(_DIRECTIONS)))
         self._maps: dict[bytes, tuple[array[int], array[int]]] = {}
         # the used buckets, as far as spots tell: the first one, and the one after the last
         self._used = BUCKETS, 0
@@ -139,13 +140,22 @@ class _Sums:
         self._used = 0, BUCKETS
         return result
 
+    def take_written(self) -> dict[Key, int]:
+        """The bytes that the rows wrote that were added since the last call."""
+        found = {
+            key: self._flows[at + 1]
+            for at, key in zip(range(0, len(self._flows), _FLOW), self._keys, strict=True)
+            if key[2] == WRITE and self._flows[at]
+        }
+        self._flows[:] = _zeros(len(self._flows))  # it stays where it is
+        return found
+
     def total(self, ms: int, *, matrix: bool) -> Packed:
         """The sum of all rows. If MATRIX is false, who slowed whom is left out."""
         flows = memoryview(self._flows)
         first, end = self._used if self._used[0] < self._used[1] else (0, BUCKETS)
         keys, scalars, latencies = list[Key](), array("Q"), list[Lanes]()
-        all_keys = product(self._apps, self._devices, range(_DIRECTIONS))
-        for at, key in zip(range(0, len(flows), _FLOW), all_keys, strict=True):
+        for at, key in zip(range(0, len(flows), _FLOW), self._keys, strict=True):
             if flows[at]:
                 buckets = at + 1 + _SCALARS
                 keys.append(key)
@@ -190,23 +200,51 @@ def add_up(
     and a Spot for the others. MATRIX: with who slowed whom.
     """
     damaged: list[int] = []
-    found = _read(rows, damaged)
-    names = [_decoded(each) for each in dict.fromkeys(row.names for row in found)]
-    sums = _Sums(*(list(dict.fromkeys(name for each in names for name in each[of])) for of in range(2)))
     shown: dict[int, Spot] = {}
     mixes: dict[int, Mix] = {}
     total_ms = 0
-    for slot, group in groupby(sorted(found, key=lambda row: row.slot), lambda row: row.slot):
-        good = []
-        for row in group:
-            if sums.add(row):
-                good.append(row.ms)
-            else:
-                damaged.append(row.number)
-        total_ms += sum(good)
-        if good and spots:
-            if slot in mixed:
-                mixes[slot] = sums.mix(sum(good))
-            else:
-                shown[slot] = sums.spot(sum(good))
+    sums, slots = _sorted(rows, damaged)
+    for slot, members in slots:
+        ms = _add(sums, members, damaged)
+        if ms is None:
+            continue
+        total_ms += ms
+        if spots and slot in mixed:
+            mixes[slot] = sums.mix(ms)
+        elif spots:
+            shown[slot] = sums.spot(ms)
     return Added(sums.total(total_ms, matrix=matrix), shown, mixes, damaged)
+
+
+def written(rows: Iterable[tuple[int, bytes]]) -> tuple[dict[int, tuple[int, dict[Key, int]]], int]:
+    """By slot: the sampled time in ms, and the written bytes of ROWS. Then the number of damaged rows."""
+    damaged: list[int] = []
+    sums, slots = _sorted(rows, damaged)
+    found = {}
+    for slot, members in slots:
+        ms = _add(sums, members, damaged)
+        if ms is not None:
+            found[slot] = ms, sums.take_written()
+    return found, len(damaged)
+
+
+def _sorted(
+    rows: Iterable[tuple[int, bytes]], damaged: list[int]
+) -> tuple[_Sums, Iterable[tuple[int, Iterable[_Row]]]]:
+    """Empty sums for ROWS, and the rows by slot. The numbers of rows that cannot be read go to DAMAGED."""
+    found = _read(rows, damaged)
+    names = [_decoded(each) for each in dict.fromkeys(row.names for row in found)]
+    apps, devices = (list(dict.fromkeys(name for each in names for name in each[of])) for of in range(2))
+    found.sort(key=lambda row: row.slot)
+    return _Sums(apps, devices), groupby(found, lambda row: row.slot)
+
+
+def _add(sums: _Sums, rows: Iterable[_Row], damaged: list[int]) -> int | None:
+    """Add ROWS to SUMS. Returns their sampled time; None if all are damaged."""
+    good = []
+    for row in rows:
+        if sums.add(row):
+            good.append(row.ms)
+        else:
+            damaged.append(row.number)
+    return sum(good) if good else None

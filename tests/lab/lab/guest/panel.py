@@ -205,7 +205,9 @@ def measure(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     }  # fmt: skip
     for name, (age, length) in ZOOMED.items():
         moments |= {name: end - age - length, f"{name}_end": end - age}
-    own, charts = ({path: path.format(**moments) for path in plan[kind]} for kind in ("pages", "charts"))
+    own, charts, zooms = (
+        {path: path.format(**moments) for path in plan[kind]} for kind in ("pages", "charts", "zooms")
+    )
     # A panel that starts finds the history of a board that has been in use for two years.
     run("systemctl", "restart", "evenkeel-panel")
     time.sleep(PREPARED_S)
@@ -225,6 +227,8 @@ def measure(plan: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     step("charts")
     times, more = views(client, charts, plan["repeats"])
     yield "charts", times
+    step("zooms")
+    yield "zooms", views(client, zooms, 1)[0]
     yield (
         "bytes",
         sizes(client, {path: body for path, body in (bodies | more).items() if ".csv?" not in path}),
