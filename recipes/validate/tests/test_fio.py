@@ -206,6 +206,18 @@ def test_a_stall_until_the_end_counts() -> None:
     assert waited[-1] / 1e9 == pytest.approx(1, abs=max(every))
 
 
+def test_reads_before_the_window_do_not_count() -> None:
+    """In the first second, reads take 50 ms, longer than planned, so that they delay others until 1.5 s."""
+    job = Job("r", "randread", "4k", per_second=fio.READERS * 20)
+    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
+    logs = [lines(*[50_000_000] * 20, *[2000] * (int(10 / each) - 20), every_s=each) for each in every]
+    assert max(fio.logged(logs, job, 10.0)) > 2000
+    assert set(fio.logged(logs, job, 10.0, settle=3.0)) == {2000}
+    # without the reads of the first 3 of 10 s
+    whole, later = (sum(fio.logged(logs, job, 10.0, settle=s).values()) for s in (0.0, 3.0))
+    assert whole - later == pytest.approx(3 * job.per_second, abs=fio.READERS)
+
+
 def test_the_log_of_each_reader_is_needed() -> None:
     with pytest.raises(ValueError, match="the logs of 1 of 8 readers"):
         fio.logged([lines(100)], Job("r", "randread", "4k", per_second=fio.READERS), 1.0)

@@ -185,11 +185,12 @@ def _latencies(seconds: float, written: int) -> list[Case]:
         "discards": ("discards of free space", Job("load", "trim", "1m"), GROUPS | {"discard"}),
     }
     compared: dict[str, Compared] = {"reads": "later", "writes": "first"}
-    alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), seconds=seconds)
+    settle = 2.0 if seconds > 5 else 0.5
+    alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), settle=settle, seconds=seconds)
     contended = [
         Case(
-            f"latency.beside.{name}", "latency", f"4 KiB reads alongside {what}", (READER, load), seconds=seconds,
-            written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
+            f"latency.beside.{name}", "latency", f"4 KiB reads alongside {what}", (READER, load), settle=settle,
+            seconds=seconds, written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
             compared=compared.get(name, ""),
         )
         for name, (what, load, needs) in loads.items()

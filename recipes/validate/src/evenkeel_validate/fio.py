@@ -159,10 +159,11 @@ def curve(bins: Bins) -> list[tuple[float, float]]:
     return found
 
 
-def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
+def logged(texts: Iterable[str], job: Job, seconds: float, settle: float = 0) -> Bins:
     """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment.
 
-    SECONDS: how long fio ran. Raises ValueError if the log of a reader is missing.
+    SECONDS: how long fio ran. Reads that were planned for the first SETTLE seconds do not count. Raises ValueError if the log
+    of a reader is missing.
     """
     bins: dict[int, int] = {}
     rows = [[line.split(",") for line in text.splitlines() if line.count(",") >= 2] for text in texts]
@@ -174,8 +175,9 @@ def logged(texts: Iterable[str], job: Job, seconds: float) -> Bins:
     last = max((int(own[-1][0]) / 1000 for own in rows if own), default=0.0)
     end = last if seconds - last < 2 * job.size / min(each) else seconds
     for own, rate in zip(rows, each, strict=True):
-        # The first reads do not count, because all readers begin at once.
-        for ns in waits((int(row[1]) for row in own), 1e9 * job.size / rate, 1e9 * end)[1:]:
+        # The first read never counts, because all readers begin at once.
+        first = max(math.ceil(settle * rate / job.size), 1)
+        for ns in waits((int(row[1]) for row in own), 1e9 * job.size / rate, 1e9 * end)[first:]:
             # three significant digits are precise enough, and keep the table small
             digits = max(len(str(int(ns))) - 3, 0)
             key = round(ns, -digits) if digits else round(ns)

@@ -279,7 +279,8 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     window, results = _run(case, context, limit, loads)
     texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{reader.name}_lat.*.log"))]
     try:
-        bins = fio.logged(texts, reader, results[reader.name].seconds)
+        # The start of the load takes the processor, and the scheduler does not know the load yet.
+        bins = fio.logged(texts, reader, results[reader.name].seconds, case.settle)
     except ValueError as error:
         raise ValidateError(f"{case.name}: {error}") from error
     if not bins:

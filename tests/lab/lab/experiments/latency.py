@@ -88,10 +88,12 @@ def _light(name: str, seconds: int = SECONDS) -> str:
     return f"{planned(command, name=name)} | report {name}"
 
 
-def reads(text: str, *, rate: int = RATE, readers: int = READERS, skipped: int = SKIPPED) -> list[float]:
+def reads(
+    text: str, *, rate: int = RATE, readers: int = READERS, skipped: int = SKIPPED, settle: float = 0
+) -> list[float]:
     """The times (us) of all reads from their planned moments, in rising order.
 
-    The first `skipped` reads of each reader do not count.
+    The first `skipped` reads of each reader do not count, nor do those planned for the first `settle` seconds.
 
     Raises ValueError when readers are missing.
     """
@@ -103,7 +105,7 @@ def reads(text: str, *, rate: int = RATE, readers: int = READERS, skipped: int =
         number, seconds, *times = part.split()
         interval = 1e6 * 4096 / _rates(rate, readers)[int(number.partition(".")[0]) - 1]
         own = waits((int(ns) / 1000 for ns in times), interval, 1e6 * float(seconds))
-        found += own[skipped:]
+        found += own[max(skipped, math.ceil(1e6 * settle / interval)) :]
     return sorted(found)
 
 

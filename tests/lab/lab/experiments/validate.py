@@ -39,7 +39,9 @@ CAPACITY_MB = 65536
 NOW = 1_790_000_000
 WHOLE = ("--destroy", f"/dev/{NAME}", "--destroy", f"/dev/{NAME}")
 GC = {"gc_after_kb": 1}
-PERCENTILES = ("p50", "p90", "p99")
+# Of a read alone, p99 is left out: at most one read in fifty waits until a service of the board leaves the processor, which
+# the guest of the lab's own row does not have.
+PERCENTILES = {"alone": ("p50", "p90"), "beside": ("p50", "p90", "p99")}
 BESIDE = next(case for case in cases.full() if case.name == "latency.beside.reads")
 
 
@@ -47,7 +49,7 @@ def latencies(preset: str) -> dict[str, str]:
     return {
         f"latency.{ours}.{p}": f"validate.latency.{preset}.{theirs}.{p}"
         for ours, theirs in (("alone", "alone"), ("beside.reads", "beside"))
-        for p in PERCENTILES
+        for p in PERCENTILES[theirs]
     }
 
 
@@ -139,7 +141,7 @@ def by_lab(preset: str) -> Experiment:
             rw="randread",
             bs="4k",
             device=device,
-            runtime=round(BESIDE.seconds),
+            runtime=round(BESIDE.settle + BESIDE.seconds),
             extra=f"--norandommap --size={size_mb}m",
         ).command
         return f"in_group light {latency.planned(command, name=name, rate=reader.per_second, readers=READERS)} | report {name}"
@@ -156,10 +158,12 @@ def by_lab(preset: str) -> Experiment:
     def figures(out: Output) -> list[Figure]:
         found = []
         for name in ("alone", "beside"):
-            times = latency.reads(out.results[name], rate=reader.per_second, readers=READERS, skipped=1)
+            times = latency.reads(
+                out.results[name], rate=reader.per_second, readers=READERS, skipped=1, settle=BESIDE.settle
+            )
             found += [
                 Figure(f"{name}.{p}", round(latency.percentile(times, p), 1), "us", "lower")
-                for p in PERCENTILES
+                for p in PERCENTILES[name]
             ]
         return found
 
