@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application factory: gunicorn loads `evenkeel_panel.app:create_app()`.
+"""The application factory. The service of a board uses it through `service.py`.
 
 A feature is a package in the folder of this file that has a `blueprint`. The package also has the feature's templates,
 its styles and scripts (static/), and its entry in the navigation (`NAV`). No other file needs to mention the feature.

@@ -1,10 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings for `gunicorn -c python:evenkeel_panel.gunicorn_conf`. systemd passes the listening socket."""
 
-import gc
-from typing import Any
-
-wsgi_app = "evenkeel_panel.app:create_app()"
+wsgi_app = "evenkeel_panel.service:panel()"
 # One worker process, because its memory has the cached view of the board, the cached sessions and the D-Bus
 # connection. A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
 workers = 1
@@ -24,15 +21,3 @@ accesslog = None  # a line per poll would wear the flash; the audit log records 
 errorlog = "-"
 loglevel = "warning"
 proc_name = "evenkeel-panel"
-
-
-def post_worker_init(worker: Any) -> None:
-    """gunicorn calls it in the worker, when the panel is loaded."""
-    from .history import warm  # the settings are read before the panel is loaded
-
-    warm.start(worker.wsgi)
-    # A page makes some ten thousand objects, which live until it is sent. Python would look for cycles among them ten times,
-    # which takes an eighth of the processor time of a page. Objects of the loaded panel stay, so they are not looked at.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000)

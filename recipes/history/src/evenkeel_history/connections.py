@@ -7,8 +7,6 @@ import threading
 from collections.abc import Hashable
 from pathlib import Path
 
-CACHE_KIB = 256  # of SQLite, for each connection
-
 
 class Connections:
     """Opens the database PATH, and keeps up to KEPT connections that nobody uses. Thread-safe.
@@ -78,7 +76,7 @@ class Connections:
             f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None, check_same_thread=False
         )
         with contextlib.suppress(sqlite3.Error):
-            db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            db.execute("PRAGMA cache_size = -256")  # KiB
         return db
 
     def _file(self) -> Hashable:
