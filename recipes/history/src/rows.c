@@ -56,7 +56,8 @@ static bool take_any_number(struct rest *rest, uint64_t *to)
 	if (!take_bytes(rest, 1, &head))
 		return false;
 	*to = head;
-	return head < 0x80 || (head >= 0xcc && head <= 0xcf && take_bytes(rest, 1U << (head - 0xcc), to));
+	return head < 0x80 ||
+	       (head >= 0xcc && head <= 0xcf && take_bytes(rest, 1U << (head - 0xcc), to));
 }
 
 /* As take_any_number(). It costs less for the numbers below 2^16, which are nearly all. */
@@ -156,7 +157,8 @@ static bool add_flow(struct rest *rest, const struct ek_history_head *head, cons
 	    device >= head->devices || direction >= DIRECTIONS)
 		return false;
 	flow = sums->flows +
-	       ((to->apps[app] * sums->devices + to->devices[device]) * DIRECTIONS + direction) * FLOW;
+	       ((to->apps[app] * sums->devices + to->devices[device]) * DIRECTIONS + direction) *
+		       FLOW;
 	mix = sums->mix + to->apps[app] * MIX;
 	*flow++ += to->sign;
 	for (i = 0; i < SCALARS; i++) {
@@ -180,7 +182,8 @@ static bool add_flow(struct rest *rest, const struct ek_history_head *head, cons
 	return true;
 }
 
-static bool add_flows(struct rest *rest, const struct ek_history_head *head, const struct target *to)
+static bool add_flows(struct rest *rest, const struct ek_history_head *head,
+		      const struct target *to)
 {
 	uint64_t rows;
 
@@ -192,7 +195,8 @@ static bool add_flows(struct rest *rest, const struct ek_history_head *head, con
 	return true;
 }
 
-static bool add_blame(struct rest *rest, const struct ek_history_head *head, const struct target *to)
+static bool add_blame(struct rest *rest, const struct ek_history_head *head,
+		      const struct target *to)
 {
 	uint64_t items, victim, cause, us;
 
@@ -212,7 +216,8 @@ static bool add_blame(struct rest *rest, const struct ek_history_head *head, con
 	return true;
 }
 
-static bool add_stalls(struct rest *rest, const struct ek_history_head *head, const struct target *to)
+static bool add_stalls(struct rest *rest, const struct ek_history_head *head,
+		       const struct target *to)
 {
 	uint64_t items, app, count, ms;
 
@@ -221,8 +226,8 @@ static bool add_stalls(struct rest *rest, const struct ek_history_head *head, co
 	for (; items; items -= 3) {
 		uint64_t *stalls;
 
-		if (!take_number(rest, &app) || !take_number(rest, &count) || !take_number(rest, &ms) ||
-		    app >= head->apps)
+		if (!take_number(rest, &app) || !take_number(rest, &count) ||
+		    !take_number(rest, &ms) || app >= head->apps)
 			return false;
 		stalls = to->sums->stalls + to->apps[app] * STALLS;
 		stalls[0] += to->sign;
@@ -250,8 +255,8 @@ static bool take_head(struct rest *rest, struct ek_history_head *head)
 
 static bool add_all(struct rest rest, const struct ek_history_head *head, const struct target *to)
 {
-	return add_flows(&rest, head, to) && add_blame(&rest, head, to) && add_stalls(&rest, head, to) &&
-	       rest.at == rest.end;
+	return add_flows(&rest, head, to) && add_blame(&rest, head, to) &&
+	       add_stalls(&rest, head, to) && rest.at == rest.end;
 }
 
 static struct rest whole(const void *period, size_t size)
@@ -349,7 +354,8 @@ static inline unsigned char *write_count(unsigned char *to, uint64_t count, unsi
 	return to + width;
 }
 
-void ek_history_spot(uint64_t *mix, size_t count, unsigned int percent, struct ek_history_spot *spot)
+void ek_history_spot(uint64_t *mix, size_t count, unsigned int percent,
+		     struct ek_history_spot *spot)
 {
 	unsigned int first, end, band;
 	unsigned char *to = spot->bands;
@@ -370,8 +376,8 @@ void ek_history_spot(uint64_t *mix, size_t count, unsigned int percent, struct e
 		}
 		all += total;
 		spot->bytes[app] = buckets[-1];
-		spot->buckets[app] =
-			total ? percentile(buckets, end * BAND, total, percent) : BUCKETS;
+		spot->buckets[app] = total ? percentile(buckets, end * BAND, total, percent) :
+					     BUCKETS;
 	}
 	spot->first = first;
 	spot->width = all >> 32 ? 8 : 4;

@@ -68,13 +68,20 @@ static void add(const unsigned char *period, uint32_t length)
 	sums.stalls = numbers(head.apps * STALLS);
 	sums.mix = numbers(head.apps * MIX);
 	spot = (struct ek_history_spot){
-		numbers(head.apps), numbers(head.apps), numbers(BANDS),
-		zeros(head.apps, BANDS * sizeof(uint64_t)), 0, 0, 0,
+		numbers(head.apps),
+		numbers(head.apps),
+		numbers(BANDS),
+		zeros(head.apps, BANDS * sizeof(uint64_t)),
+		0,
+		0,
+		0,
 	};
 	if (ek_history_add(period, length, apps, devices, &sums)) {
 		/* nothing may be left of a part of it */
-		if (!all_zero(sums.flows, flows * FLOW) || !all_zero(sums.blame, head.apps * head.apps) ||
-		    !all_zero(sums.stalls, head.apps * STALLS) || !all_zero(sums.mix, head.apps * MIX))
+		if (!all_zero(sums.flows, flows * FLOW) ||
+		    !all_zero(sums.blame, head.apps * head.apps) ||
+		    !all_zero(sums.stalls, head.apps * STALLS) ||
+		    !all_zero(sums.mix, head.apps * MIX))
 			exit(1);
 		puts("-1");
 	} else {
