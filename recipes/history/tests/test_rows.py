@@ -186,6 +186,15 @@ def test_rows_that_are_no_rows() -> None:
     assert found.spots == {}
 
 
+def test_rows_with_too_many_names_are_left_out() -> None:
+    """Their sums would need gigabytes of memory."""
+    apps = [f"app-{number}" for number in range(70_000)]
+    rows = [as_row([1, apps, ["d"], [], [], []]), as_row([1, apps[:300], apps[:20], [], [], []]), GOOD]
+    found = add_up([(0, row) for row in rows])
+    assert sorted(found.damaged) == [0, 1]
+    assert found.total.sum() == add_up([(0, GOOD)]).total.sum()
+
+
 def test_no_rows() -> None:
     assert add_up([]).total.sum() == Sum()
 

@@ -2,7 +2,8 @@
 """The exact sum of many periods, and what a chart shows of each. Pure functions.
 
 A Sum has its histograms as dicts, which suits the sampler. A page adds thousands of histograms, so a Merged has them as
-numbers (lanes.py). Both give the same result. rows.py makes a Merged of stored rows.
+numbers (lanes.py). Both give the same result. rows.py makes a Packed of stored rows, and a Merged adds
+those up.
 """
 
 import operator
@@ -17,7 +18,7 @@ from typing import Any
 from .lanes import BITS, Bands, Lanes, counts, histogram, percentile
 from .period import Flow, Key, Sum
 
-_SCALARS = 6  # the number of scalars of a Flow
+SCALARS = 6  # the number of scalars of a Flow
 
 
 @lru_cache(64)
@@ -34,9 +35,8 @@ class Spot:
     """
 
     ms: int  # the sampled time
-    apps: dict[
-        str, int
-    ]  # by app: its position; also apps without I/O, if a neighbour in the history has them
+    # By app: its position. There may be apps without I/O, because spots that were made together have the same apps.
+    apps: dict[str, int]
     _bytes: "array[int]"
     _p99_us: tuple[int | None, ...]
     _bands: Bands
@@ -170,7 +170,7 @@ class Merged:
             scalars = list(map(sum, zip(*[part.scalars for part in group], strict=True)))
             latencies = map(sum, zip(*[part.latencies_from(first) for part in group], strict=True))
             for number, (key, latency) in enumerate(zip(keys, latencies, strict=True)):
-                numbers = scalars[_SCALARS * number : _SCALARS * (number + 1)]
+                numbers = scalars[SCALARS * number : SCALARS * (number + 1)]
                 self._add_flow(key, [*numbers, latency << BITS * first])
 
     def sum(self, *, matrix: bool = True) -> Sum:

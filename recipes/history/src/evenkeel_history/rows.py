@@ -15,15 +15,16 @@ from evenkeel_common.iostat import BUCKETS, bucket_upper
 
 from .lanes import BAND, LANE, Bands, Lanes
 from .library import Head, Shown, Sums, address, library
-from .merged import Mix, Packed, Spot, positions
+from .merged import SCALARS, Mix, Packed, Spot, positions
 from .period import WRITE, Key, unzip
 
 # numbers of a flow, of the stalls of an app, and of an app in a mix, as in src/history.h
-_SCALARS = 6
-_FLOW, _STALLS, _MIX = 1 + _SCALARS + BUCKETS, 3, 1 + BUCKETS
+_FLOW, _STALLS, _MIX = 1 + SCALARS + BUCKETS, 3, 1 + BUCKETS
 _DIRECTIONS = 2
 _BANDS = BUCKETS // BAND
 _PERCENT = 99
+# The arrays of sums have room for up to this many apps, and apps on devices. They need up to 24 MB, whatever a row says.
+_MOST_APPS, _MOST_PAIRS = 1000, 4096
 _UPPER: list[int | None] = [
     *map(bucket_upper, range(BUCKETS)),
     None,
@@ -157,7 +158,7 @@ class _Sums:
         keys, scalars, latencies = list[Key](), array("Q"), list[Lanes]()
         for at, key in zip(range(0, len(flows), _FLOW), self._keys, strict=True):
             if flows[at]:
-                buckets = at + 1 + _SCALARS
+                buckets = at + 1 + SCALARS
                 keys.append(key)
                 scalars.extend(self._flows[at + 1 : buckets])
                 latencies.append(int.from_bytes(flows[buckets + first : buckets + end], "little"))
@@ -231,12 +232,23 @@ def written(rows: Iterable[tuple[int, bytes]]) -> tuple[dict[int, tuple[int, dic
 def _sorted(
     rows: Iterable[tuple[int, bytes]], damaged: list[int]
 ) -> tuple[_Sums, Iterable[tuple[int, Iterable[_Row]]]]:
-    """Empty sums for ROWS, and the rows by slot. The numbers of rows that cannot be read go to DAMAGED."""
+    """Empty sums for ROWS, and the rows by slot. The numbers of rows that cannot be read go to DAMAGED.
+
+    So do those of rows with more names than sums have room for.
+    """
     found = _read(rows, damaged)
-    names = [_decoded(each) for each in dict.fromkeys(row.names for row in found)]
-    apps, devices = (list(dict.fromkeys(name for each in names for name in each[of])) for of in range(2))
+    apps, devices = dict[str, None](), dict[str, None]()
+    for names in dict.fromkeys(row.names for row in found):
+        more_apps, more_devices = (
+            known | dict.fromkeys(new) for known, new in zip((apps, devices), _decoded(names), strict=True)
+        )
+        if len(more_apps) <= _MOST_APPS and len(more_apps) * len(more_devices) <= _MOST_PAIRS:
+            apps, devices = more_apps, more_devices
+        else:
+            damaged += [row.number for row in found if row.names == names]
+            found = [row for row in found if row.names != names]
     found.sort(key=lambda row: row.slot)
-    return _Sums(apps, devices), groupby(found, lambda row: row.slot)
+    return _Sums(list(apps), list(devices)), groupby(found, lambda row: row.slot)
 
 
 def _add(sums: _Sums, rows: Iterable[_Row], damaged: list[int]) -> int | None:
