@@ -79,8 +79,7 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
     text = "[global]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
     if not planned:
         return f"{text}\n[{job.name}]\nrandseed={seed}\n"
-    # A time must be that of the device. So other programs must not keep a reader from the processor.
-    text += "disable_clat=1\ndisable_slat=1\nnice=-20\n" + (f"write_lat_log={log}\n" if log else "")
+    text += "disable_clat=1\ndisable_slat=1\n" + (f"write_lat_log={log}\n" if log else "")
     return text + "".join(
         f"\n[{job.name}{i}]\nrandseed={seed + i}\nrate={rate}\n" for i, rate in enumerate(_rates(job))
     )
