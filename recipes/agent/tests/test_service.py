@@ -317,7 +317,9 @@ async def test_concurrent_weights_end_in_one_state(board: Harness) -> None:
     for name, unit in zip(("a", "b"), units, strict=True):
         app = (await board.apps())[name]
         assert app["applied"]
-        assert app["weight"] == saved[name] == board.systemd.units[unit].weight == 20
+        # Calls that overlap have no order: the answer to the question who sent a call may be late for some of them.
+        assert app["weight"] == saved[name] == board.systemd.units[unit].weight
+        assert saved[name] in range(1, 21)
 
 
 @on_board
