@@ -36,6 +36,12 @@ int ek_history_attribute(const uint64_t *waited, const uint64_t *served, size_t 
 			 uint64_t *parts);
 
 /*
+ * Decompress DATA, which is in zlib's format. Returns the length of the text; or -1 if DATA is damaged or cut off, or if
+ * the text is longer than ROOM. A library that was built without ISA-L lacks this function.
+ */
+int64_t ek_history_unzip(const void *data, size_t size, void *to, size_t room);
+
+/*
  * Functions for a stored period: the msgpack form of Period in evenkeel_history/period.py. PERIOD may have any bytes.
  */
 

@@ -15,8 +15,9 @@ import pytest
 from evenkeel_common import iostat
 from evenkeel_common.iostat import BUCKETS
 from evenkeel_history import lanes, testing
+from evenkeel_history.library import Room
 from evenkeel_history.merged import Mix, Spot
-from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, pack, short
+from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, pack, short, unzip
 from evenkeel_history.rows import Added, add_up
 from history_library import compile_c
 from hypothesis import given, settings
@@ -240,3 +241,35 @@ def test_damaged_periods_are_read_within_their_memory(tmp_path: Path) -> None:
         assert ios == sum(row[4] for row in found.flows) % (1 << 64)
     assert 500 < accepted < 3500
     print(f"{accepted} periods are accepted")
+
+
+def unzipped(data: bytes) -> bytes | None:
+    """What Python's zlib makes of DATA; None if DATA is damaged."""
+    try:
+        return unzip(data)
+    except ValueError:
+        return None
+
+
+def test_rows_are_decompressed_as_by_zlib() -> None:
+    chance, room = random.Random(11), Room(1 << 16)
+    rows = [pack(testing.busy(seed, 60_000), level) for seed in range(4) for level in (1, 6, 9)]
+    for row in [*rows, zlib.compress(b""), b"", b"x"]:
+        assert room.unzip(row) == unzipped(row)
+    for _ in range(5000):
+        damaged = bytearray(chance.choice(rows))
+        for _ in range(chance.randrange(3)):
+            damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
+        cut = bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
+        assert room.unzip(cut) == unzipped(cut)
+
+
+def test_a_row_that_is_longer_than_the_room_is_read() -> None:
+    data = pack(testing.busy(1, 60_000))
+    length = len(unzip(data))
+    assert Room(length - 1).unzip(data) is None
+    assert Room(length).unzip(data) == unzip(data)
+    apps = [f"app-{number}-{'x' * 60}" for number in range(200)]
+    many = pack(testing.busy(1, 60_000, apps))
+    assert len(unzip(many)) > 1 << 16
+    assert not add_up([(0, many)]).damaged

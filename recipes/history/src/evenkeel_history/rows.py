@@ -14,7 +14,7 @@ import msgspec
 from evenkeel_common.iostat import BUCKETS, bucket_upper
 
 from .lanes import BAND, LANE, Bands, Lanes
-from .library import Head, Shown, Sums, address, library
+from .library import Head, Room, Shown, Sums, address, library
 from .merged import SCALARS, Mix, Packed, Spot, positions
 from .period import WRITE, Key, unzip
 
@@ -25,6 +25,7 @@ _BANDS = BUCKETS // BAND
 _PERCENT = 99
 # The arrays of sums have room for up to this many apps, and apps on devices. They need up to 24 MB, whatever a row says.
 _MOST_APPS, _MOST_PAIRS = 1000, 4096
+_ROOM = 1 << 16  # bytes of a decompressed row; few rows are longer
 _UPPER: list[int | None] = [
     *map(bucket_upper, range(BUCKETS)),
     None,
@@ -173,10 +174,10 @@ class _Sums:
 
 
 def _read(rows: Iterable[tuple[int, bytes]], damaged: list[int]) -> list[_Row]:
-    head, found = Head(), []
+    head, room, found = Head(), Room(_ROOM), []
     for number, (slot, data) in enumerate(rows):
         try:
-            text = unzip(data)
+            text = room.unzip(data) or unzip(data)
             if library().ek_history_head(text, len(text), address(head)):
                 raise ValueError("a stored period begins wrong")
             names = text[head.names : head.flows]
