@@ -21,5 +21,5 @@ def panel() -> Flask:
     # which takes an eighth of the processor time of a page. Objects of the loaded panel stay, so they are not looked at.
     gc.collect()
     gc.freeze()
-    gc.set_threshold(20_000)
+    gc.set_threshold(10_000)
     return app
