@@ -19,7 +19,8 @@ int64_t ek_history_unzip(const void *data, size_t size, void *to, size_t room)
 	state.avail_in = (uint32_t)size;
 	state.next_out = to;
 	state.avail_out = (uint32_t)room;
-	if (isal_inflate_stateless(&state) != ISAL_DECOMP_OK || state.block_state != ISAL_BLOCK_FINISH)
+	if (isal_inflate_stateless(&state) != ISAL_DECOMP_OK ||
+	    state.block_state != ISAL_BLOCK_FINISH)
 		return -1;
 	return state.total_out;
 }
