@@ -110,6 +110,36 @@ def barriers(page: Page) -> list[str]:
     ]
 
 
+# What a user can operate, as texts: the tag, and what tells it from others. Of radio buttons, Tab reaches one of a group.
+CONTROLS = """
+() => {
+  const key = element => [element.tagName, element.id, element.name || "", element.getAttribute("href") || "",
+                          element.type === "radio" ? "" : element.value || "",
+                          element.innerText.trim().split("\\n")[0]].join("|");
+  window.control = () => {
+    const element = document.activeElement;
+    return [key(element), element === document.body || getComputedStyle(element).outlineStyle !== "none"];
+  };
+  return [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [role=button]")]
+    .filter(element => !element.disabled && element.type !== "hidden" && element.checkVisibility({visibilityProperty: true}))
+    .map(key);
+}
+"""
+
+
+def beyond_the_keyboard(page: Page) -> list[str]:
+    """The controls of the page that Tab does not reach, or that do not show that they have the focus."""
+    wanted = set(page.evaluate(CONTROLS))
+    found = []
+    for _ in range(len(wanted) + 10):
+        page.keyboard.press("Tab")
+        control, shown = page.evaluate("control()")
+        wanted.discard(control)
+        if not shown:
+            found.append(f"{control} does not show that it has the focus")
+    return [*found, *(f"Tab does not reach {control}" for control in sorted(wanted))]
+
+
 def tab_to(page: Page, text: str, presses: int = 80) -> None:
     """Press Tab until the element with TEXT has the focus. The page must show that it has it."""
     for _ in range(presses):

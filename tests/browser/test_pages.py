@@ -13,7 +13,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board  # noqa: E402
-from pages import DESKTOP, PHONE, barriers, check, logged_in, tab_to  # noqa: E402
+from pages import DESKTOP, PHONE, barriers, beyond_the_keyboard, check, logged_in, tab_to  # noqa: E402
 from sample import sample  # noqa: E402
 
 # name for the screenshots → path, and a word that the page must show
@@ -87,7 +87,13 @@ def test_a_wrong_mail_address_is_refused_and_kept(page: Page) -> None:
     check(page, "alerts-refused")
 
 
-def test_the_keyboard_reaches_every_page(page: Page) -> None:
+@pytest.mark.parametrize("name", sample("pages for the keyboard", list(PAGES), 3))
+def test_the_keyboard_reaches_every_control(page: Page, name: str) -> None:
+    page.goto(PAGES[name][0])
+    assert beyond_the_keyboard(page) == []
+
+
+def test_the_keyboard_leads_to_pages(page: Page) -> None:
     page.goto("/")
     for title in ("Wear", "Recorder", "History"):
         tab_to(page, title)
