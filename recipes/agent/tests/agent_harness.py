@@ -138,6 +138,7 @@ class FakeSystemd(Fake):
         self.units: dict[str, FakeUnit] = {}
         self.writes_weights = True
         self.has_fixed = True  # the loaded evenkeel creates io.evenkeel.fixed
+        self.late_s: list[float] = []  # by how much the next answers to ListUnitsByNames are late
         self._jobs = 0
 
     def add(self, name: str, active: bool = True) -> FakeUnit:
@@ -190,6 +191,8 @@ class FakeSystemd(Fake):
         if member == "Subscribe":
             return "", []
         if member == "ListUnitsByNames":
+            if self.late_s:
+                await asyncio.sleep(self.late_s.pop(0))
             rows = []
             for name in body[0]:
                 unit = self.units.get(name) or FakeUnit("not-found", "inactive", "dead")

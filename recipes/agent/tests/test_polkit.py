@@ -26,6 +26,7 @@ class FakeBus:
         self.reports = True  # whether the bus accepts subscriptions
         self.asked: list[dict[str, str]] = []
         self.users: list[str] = []
+        self.answers: list[asyncio.Event] = []  # when the bus answers the next questions for a user
         self.before_answer: Callable[[], None] = lambda: None
         self._handler: Callable[[Message], bool] = lambda _: False
 
@@ -35,6 +36,8 @@ class FakeBus:
     async def ask_bus(self, member: str, _: str, body: list[str]) -> list[Any]:
         assert member == "GetConnectionUnixUser"
         self.users.append(body[0])
+        if self.answers:
+            await self.answers.pop(0).wait()
         return [self.uid]
 
     async def subscribe(self, _: str) -> None:
@@ -86,6 +89,29 @@ async def test_a_yes_is_kept_for_the_same_question_only(bus: FakeBus, polkit: Po
     bus.now += KEEP_S
     await ask(polkit)
     assert len(bus.asked) == 5
+
+
+@on_bus
+async def test_a_call_does_not_overtake_an_earlier_one(bus: FakeBus, polkit: Polkit) -> None:
+    """Otherwise it could be that the first of two weights of an app stays."""
+    bus.answers = [asyncio.Event(), asyncio.Event()]
+    first, second = bus.answers
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        await ask(polkit)
+        order.append(number)
+
+    calls = [asyncio.create_task(call(1)), asyncio.create_task(call(2))]
+    await asyncio.sleep(0)
+    first.set()
+    await asyncio.sleep(0)
+    calls.append(asyncio.create_task(call(3)))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    second.set()
+    await asyncio.gather(*calls)
+    assert order == [1, 2, 3]
 
 
 @on_bus

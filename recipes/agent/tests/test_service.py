@@ -317,9 +317,22 @@ async def test_concurrent_weights_end_in_one_state(board: Harness) -> None:
     for name, unit in zip(("a", "b"), units, strict=True):
         app = (await board.apps())[name]
         assert app["applied"]
-        # Calls that overlap have no order: the answer to the question who sent a call may be late for some of them.
-        assert app["weight"] == saved[name] == board.systemd.units[unit].weight
-        assert saved[name] in range(1, 21)
+        assert app["weight"] == saved[name] == board.systemd.units[unit].weight == 20
+
+
+@on_board
+async def test_the_last_value_counts_although_systemd_answers_an_earlier_question_late(
+    board: Harness,
+) -> None:
+    board.app("player")
+    await board.agent_up()
+    for method, field, values in (
+        ("SetWeight", "weight", (10, 20)),
+        ("SetFixedShare", "fixed_share", (10, 0)),
+    ):
+        board.systemd.late_s = [0.5]
+        await asyncio.gather(*(board.call(method, "player", value) for value in values))
+        assert (await board.apps())["player"][field] == values[-1]
 
 
 @on_board

@@ -21,6 +21,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from weakref import WeakValueDictionary
 
 from evenkeel_api import errors
 from evenkeel_api.features.apps import AddApp, AppName, SetFixedShare, SetWeight
@@ -92,6 +93,7 @@ class Agent:
         self._sampling = asyncio.Lock()
         self._changing = asyncio.Lock()
         self._listing = asyncio.Lock()
+        self._orders = WeakValueDictionary[tuple[str, str], asyncio.Lock]()  # see _order()
         self._wake = asyncio.Event()
         self._units: dict[str, Unit] = {}  # by app
         self._others: dict[str, Unit] = {}  # states of the units in OTHERS, by unit
@@ -167,18 +169,19 @@ class Agent:
     async def set_weight(self, request: SetWeight, _caller: Caller) -> AppState:
         """Save the weight, then apply it. On an AgentError nothing has changed."""
         name, value = request.name, request.weight
-        app = await self._controlled_app(name)
-        if bad := weight.problem(value):
-            raise errors.InvalidWeight("for-app", reason=bad, app=name)
-        async with self._changing:
-            before = self._weight(app)
-            try:
-                await asyncio.to_thread(self._weights.save, name, value)
-            except StoreError as error:
-                raise errors.Failed(
-                    "stays", what="weight", app=name, value=before, reason=error.message
-                ) from error
-            await self._apply_weight(app)
+        async with self._order("weight", name):
+            app = await self._controlled_app(name)
+            if bad := weight.problem(value):
+                raise errors.InvalidWeight("for-app", reason=bad, app=name)
+            async with self._changing:
+                before = self._weight(app)
+                try:
+                    await asyncio.to_thread(self._weights.save, name, value)
+                except StoreError as error:
+                    raise errors.Failed(
+                        "stays", what="weight", app=name, value=before, reason=error.message
+                    ) from error
+                await self._apply_weight(app)
         if name in self._pending:
             self.wake()
         return await self._state(name)
@@ -186,26 +189,27 @@ class Agent:
     async def set_fixed_share(self, request: SetFixedShare, _caller: Caller) -> AppState:
         """Save the fixed share, then apply it. On an AgentError nothing has changed."""
         name, percent = request.name, request.percent
-        await self._controlled_app(name)
-        if bad := fixed_share.problem(percent):
-            raise errors.InvalidFixedShare("for-app", reason=bad, app=name)
         fixed_shares = self._fixed_shares
-        async with fixed_shares.changing:
-            others = {other: fixed_shares.get(other) for other in self._registry.apps if other != name}
-            if percent and percent + sum(others.values()) > fixed_share.MAX:
-                taken = [f"{other} {theirs} %" for other, theirs in others.items() if theirs]
-                left = max(fixed_share.MAX - sum(others.values()), 0)
-                raise errors.InvalidFixedShare(
-                    "fixed-share-too-much", percent=percent, app=name, left=left, taken=taken
-                )
-            before = fixed_shares.get(name)
-            try:
-                await asyncio.to_thread(fixed_shares.save, name, percent)
-            except StoreError as error:
-                stays = f"{before} %" if before else "off"
-                raise errors.Failed(
-                    "stays", what="fixed share", app=name, value=stays, reason=error.message
-                ) from error
+        async with self._order("fixed share", name):
+            await self._controlled_app(name)
+            if bad := fixed_share.problem(percent):
+                raise errors.InvalidFixedShare("for-app", reason=bad, app=name)
+            async with fixed_shares.changing:
+                others = {other: fixed_shares.get(other) for other in self._registry.apps if other != name}
+                if percent and percent + sum(others.values()) > fixed_share.MAX:
+                    taken = [f"{other} {theirs} %" for other, theirs in others.items() if theirs]
+                    left = max(fixed_share.MAX - sum(others.values()), 0)
+                    raise errors.InvalidFixedShare(
+                        "fixed-share-too-much", percent=percent, app=name, left=left, taken=taken
+                    )
+                before = fixed_shares.get(name)
+                try:
+                    await asyncio.to_thread(fixed_shares.save, name, percent)
+                except StoreError as error:
+                    stays = f"{before} %" if before else "off"
+                    raise errors.Failed(
+                        "stays", what="fixed share", app=name, value=stays, reason=error.message
+                    ) from error
         # A busy board may need a while to start ek-fixed-share. If settle_s passes, the call returns, and the
         # value is applied in the background.
         await self._in_background(
@@ -535,6 +539,15 @@ class Agent:
         if app is None:
             raise errors.UnknownApp("unknown-app", app=name)
         return app
+
+    def _order(self, what: str, name: str) -> asyncio.Lock:
+        """The lock for changes of this value of the app. Raises AgentError if there is no app NAME.
+
+        A lock is given to those who wait for it in their order. So the last of several calls at once decides, even if systemd
+        answers a question of an earlier one late.
+        """
+        self._app(name)
+        return self._orders.setdefault((what, name), asyncio.Lock())
 
     async def _controlled_app(self, name: str) -> App:
         """The app NAME. Raises AgentError if there is none, or if its unit is outside the slice of the apps."""

@@ -5,6 +5,7 @@ A page of the panel calls several methods, and a question to polkit takes longer
 changes nothing is kept for KEEP_S, unless polkit reports a change of its rules or ends. Each change asks again.
 """
 
+import asyncio
 import pwd
 import time
 from collections import OrderedDict
@@ -48,6 +49,9 @@ class Polkit:
         self._allowed: OrderedDict[Question, float] = OrderedDict()  # by question: when the answer expires
         self._changes = 0  # number of reports that answers may have changed
         self._reports = Reports(bus, _CHANGED, _OWNER)
+        self._asking = (
+            asyncio.Lock()
+        )  # a call must not overtake an earlier one whose question is not answered yet
         bus.handle(self._signal)
 
     async def authorize(
@@ -74,14 +78,15 @@ class Polkit:
         return user_name(uid)
 
     async def _user(self, sender: str) -> int:
-        uid = self._users.get(sender)
-        if uid is None:
-            try:
-                uid = int((await self._bus.ask_bus("GetConnectionUnixUser", "s", [sender]))[0])
-            except CallError as error:
-                raise NotAuthorized("caller-left", reason=str(error)) from error
-            _put(self._users, sender, uid)
-        return uid
+        async with self._asking:
+            uid = self._users.get(sender)
+            if uid is None:
+                try:
+                    uid = int((await self._bus.ask_bus("GetConnectionUnixUser", "s", [sender]))[0])
+                except CallError as error:
+                    raise NotAuthorized("caller-left", reason=str(error)) from error
+                _put(self._users, sender, uid)
+            return uid
 
     async def _ask(self, uid: int, question: Question, interactive: bool) -> None:
         """Raises NotAuthorized unless polkit says yes to QUESTION of the user UID."""
