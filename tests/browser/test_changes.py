@@ -95,6 +95,10 @@ def test_a_limit_of_wear_is_set(page: Page) -> None:
     page.get_by_role("button", name="Set the limit").click()
     expect(page.get_by_role("alert").first).to_be_visible()
     check(page, "wear-limit-refused")
+    page.locator("#limit").fill("off")
+    page.get_by_role("button", name="Set the limit").click()
+    page.goto("/wear")
+    expect(page.locator("#limit")).to_have_value("off")
 
 
 def test_the_name_and_the_time_zone_of_the_board_are_changed(page: Page, board: Board) -> None:

@@ -19,6 +19,7 @@ def panel() -> Flask:
     warm.start(app)
     # A page makes some ten thousand objects, which live until it is sent. Python would look for cycles among them ten times,
     # which takes an eighth of the processor time of a page. Objects of the loaded panel stay, so they are not looked at.
+    # With a higher threshold, more garbage would wait.
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000)
