@@ -289,7 +289,18 @@ CORE = {
         "signal",
         "stat",
     ),
-    *("struct", "subprocess", "sys", "threading", "time", "types", "typing", "unicodedata", "zlib"),
+    *(
+        "struct",
+        "subprocess",
+        "sys",
+        "threading",
+        "time",
+        "types",
+        "typing",
+        "unicodedata",
+        "weakref",
+        "zlib",
+    ),
 }
 PROGRAMS = pytest.mark.parametrize(
     ("name", "package", "folder"),
