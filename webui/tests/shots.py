@@ -24,12 +24,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
 
 from evenkeel_agent.network_config import Config
 from evenkeel_agent.network_trial import State
+from evenkeel_common.wear import Wear
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
 from evenkeel_history.tiers import DAY, slot
-from evenkeel_history.wear import Wear
 from evenkeel_panel.dev import FIRST_PASSWORD, dev_app
 from evenkeel_panel.fake_agent import FakeAgent, external, refused
 from evenkeel_panel.testing import PASSWORD, time_limit
@@ -90,6 +90,7 @@ def main() -> int:
     vendor, out = Path(sys.argv[1]), Path(sys.argv[2])
     out.mkdir(parents=True, exist_ok=True)
     agent = FakeAgent(moving=True)
+    agent.worn(Wear("mmcblk0", 40, 10, "normal"), Wear("vda"))  # as demo_history() ends
     errors: list[str] = []
     with tempfile.TemporaryDirectory() as state, sync_playwright() as playwright, ExitStack() as stack:
         load(Path(state))

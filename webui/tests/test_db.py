@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import logging
 import sqlite3
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -123,15 +124,15 @@ def test_a_damaged_file_is_set_aside_and_reported(path: Path, how: str) -> None:
         assert db.problem.code == "settings-damaged"
         reason, remedy = texts.explained(db.problem.note())
         assert str(path) + ".corrupt" in reason
-        assert remedy == "Check the wear limit on the page Wear, and set it again."
+        assert remedy == "Nothing needs to be set again, and this message ends after a day."
     assert path.with_name("settings.db.corrupt").read_bytes() == damaged
     assert db.setting("a") is None
     db.set_setting("last_apps", "[]")
     assert db.problem
-    db.set_setting("wear_limit_percent", "80", by_user=True)
-    assert db.problem is None
-    assert Database(path).problem is None
-    assert Database(path).setting("wear_limit_percent") == "80"
+    later = [time.time() + module.REPORT_S + 1]
+    assert Database(path, now=lambda: later[0]).problem is None
+    later[0] -= 2 * module.REPORT_S
+    assert Database(path, now=lambda: later[0]).problem, "the clock was set back"
 
 
 def test_damage_while_the_panel_runs_loses_nothing(path: Path) -> None:
@@ -200,6 +201,3 @@ def test_the_overview_reports_damage(tmp_path: Path, agent: FakeAgent) -> None:
     app = create_app(tmp_path, COMPONENT / "src/static", agent)
     browser = Browser(app.test_client(), tmp_path).set_up()
     assert "The settings of the panel were damaged" in browser.get("/").text
-    browser.post("/wear/limit", "/wear", limit="80")
-    app.extensions["evenkeel"].board.expire()
-    assert "settings of the panel" not in browser.get("/").text

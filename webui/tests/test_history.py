@@ -18,6 +18,7 @@ import pytest
 from evenkeel_api.features.accounts import Entry
 from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
+from evenkeel_common.wear import Wear
 from evenkeel_history import lanes, reader
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum, pack
@@ -26,7 +27,6 @@ from evenkeel_history.schema import FILE
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
 from evenkeel_history.tiers import DAY, TIERS, slot
-from evenkeel_history.wear import Wear
 from evenkeel_panel.app import create_app
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.history import changes, chart, compare, heat, model, query
@@ -260,7 +260,7 @@ def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
         "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
         "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup", "StartValidation", "CancelValidation",
-        "AddPriorityDirectory", "RemovePriorityDirectory", "FactoryReset", "ApplyPreseed",
+        "AddPriorityDirectory", "RemovePriorityDirectory", "FactoryReset", "ApplyPreseed", "SetWearLimit",
     }  # fmt: skip
 
 

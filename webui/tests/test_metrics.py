@@ -11,11 +11,11 @@ import pytest
 from evenkeel_api.features.board import Device
 from evenkeel_api.messages import Note
 from evenkeel_common.iostat import BUCKETS, bucket_upper
+from evenkeel_common.wear import Wear
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum
 from evenkeel_history.store import Store
 from evenkeel_history.totals import Totals
-from evenkeel_history.wear import Wear
 from evenkeel_panel.app import create_app
 from evenkeel_panel.board import View
 from evenkeel_panel.fake_agent import FakeAgent, demo_apps, demo_status

@@ -7,7 +7,6 @@ import html
 import io
 import math
 import re
-import sqlite3
 import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -489,7 +488,7 @@ def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent,
     assert "The settings of the backup are those of the board now." in done.text
     assert agent.system.name == "press-7"
     assert {app.name: app.weight for app in agent.apps}["player"] == 300
-    assert panel.db.setting("wear_limit_percent") == "70"
+    assert agent.wear.limit == 70
     assert "eve" in admin.get("/users").text
     assert admin.get("/system").status_code == 200, "the user has not changed, so the session goes on"
 
@@ -505,7 +504,7 @@ def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent,
             lambda text: text.replace("evenkeel", "evenkeek").replace("evenkeek-backup", "evenkeel-backup"),
             "checksum is wrong",
         ),
-        (lambda text: text.replace('"version": 2', '"version": 9'), "update the board first"),
+        (lambda text: text.replace('"version": 3', '"version": 9'), "update the board first"),
     ],
 )
 def test_a_file_that_cannot_be_restored_says_why(
@@ -519,26 +518,6 @@ def test_a_file_that_cannot_be_restored_says_why(
     answer = send(admin, "/system/restore", backup=bad)
     assert answer.status_code == 422
     assert (agent.system, list(agent.apps)) == before
-
-
-def test_a_restore_without_space_for_the_wear_limit_says_so(
-    admin: Browser, agent: FakeAgent, panel: Panel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    admin.post("/wear/limit", "/wear", limit="70")
-    admin.set_weight("player", "300")
-    text = saved(admin)
-    admin.set_weight("player", "50")
-
-    def full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
-
-    monkeypatch.setattr(panel.db, "_insert", full)
-    answer = send(admin, "/system/restore", backup=text)
-    assert answer.status_code == 503
-    assert "except the wear limit: it could not be saved (database or disk is full)." in answer.text
-    assert "set the limit to 70 % on the page Wear" in answer.text
-    assert "Nothing was changed" not in answer.text
-    assert agent.apps[0].weight == 300
 
 
 def fixed_address(admin: Browser, agent: FakeAgent, address: str) -> None:
@@ -602,30 +581,6 @@ def test_priority_directories_are_restored(admin: Browser, agent: FakeAgent) -> 
     assert expected in check(admin, text).text
     send(admin, "/system/restore", backup=text)
     assert [one.path for one in agent.cache.directories] == ["/data/player/clips", "/data/player/new"]
-
-
-def test_a_backup_of_ekctl_leaves_the_wear_limit(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
-    admin.post("/wear/limit", "/wear", limit="70")
-    text: str = agent.call("GetBackup", *session_of(admin), PASSWORD, "")
-    assert "same settings as this board" in check(admin, text).text
-    admin.set_weight("player", "50")
-    assert "wear limit" not in check(admin, text).text
-    assert send(admin, "/system/restore", backup=text).status_code == 200
-    assert panel.db.setting("wear_limit_percent") == "70"
-
-
-def test_a_part_of_another_panel_changes_nothing(admin: Browser, agent: FakeAgent) -> None:
-    made: str = agent.call("GetBackup", *session_of(admin), PASSWORD, '{"other": 1}')
-    agent.apps = []
-    for answer in (check(admin, made), send(admin, "/system/restore", backup=made)):
-        assert answer.status_code == 422
-        assert "another version of the panel" in answer.text
-    assert "RestoreBackup" not in admin.get("/audit.json").text
-
-
-def session_of(admin: Browser) -> tuple[str, str]:
-    with admin.client.session_transaction(base_url=BASE) as session:
-        return session["token"], "local"
 
 
 def test_a_backup_needs_the_password_and_leaves_no_secret(admin: Browser) -> None:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from evenkeel_api.features.board import Device
+from evenkeel_common.wear import Wear
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum, pack
 from evenkeel_history.store import Store
 from evenkeel_history.testing import fill
 from evenkeel_history.tiers import DAY, slot
-from evenkeel_history.wear import Wear
 from evenkeel_panel.fake_agent import FakeAgent
 from evenkeel_panel.testing import PASSWORD, Browser, headings
 from msgspec.structs import replace
@@ -41,6 +41,14 @@ def wrote(store: Store, at: int, seconds: int = 3600, **amounts: int) -> None:
 
 def reported(store: Store, at: int, *states: Wear) -> None:
     store.write([], states, at)
+
+
+def fresh(page: Browser) -> None:
+    page.client.application.extensions["evenkeel"].board.expire()
+
+
+def codes(page: Browser) -> list[str]:
+    return [problem["code"] for problem in json.loads(page.get("/wear.json").data)["problems"]]
 
 
 @pytest.fixture
@@ -218,31 +226,47 @@ def test_a_silent_agent_leaves_the_page(recorded: Browser, agent: FakeAgent) -> 
     assert "Player: 6 GB a day" in text_of(recorded)
 
 
-def test_a_crossed_limit_is_a_problem(page: Browser, store: Store) -> None:
-    reported(store, NOW, Wear("mmcblk0", 80, 60, "warning"))
+def test_a_crossed_limit_is_a_problem(page: Browser, agent: FakeAgent) -> None:
+    agent.worn(Wear("mmcblk0", 80, 60, "warning"))
+    fresh(page)
     shown = text_of(page)
     assert "Up to 80 % of the life of mmcblk0 may be used, and the wear limit is 80 %." in shown
-    assert "Plan to replace mmcblk0." in shown
+    assert (
+        "Plan to replace mmcblk0, and let the apps write less: the page Wear shows how much each of them writes."
+        in shown
+    )
     assert "The device mmcblk0 has used 80 % of its spare blocks." in shown
-    codes = [problem["code"] for problem in json.loads(page.get("/wear.json").data)["problems"]]
-    assert codes == ["wear-limit", "wear-spare"]
-    reported(store, NOW + 1, Wear("mmcblk0", 110, 60, "normal"))
-    problems = json.loads(page.get("/wear.json").data)["problems"]
-    assert [problem["code"] for problem in problems] == ["wear-used-up"]
+    assert codes(page) == ["wear-limit", "wear-spare"]
+    agent.worn(Wear("mmcblk0", 110, 60, "normal"))
+    fresh(page)
+    assert codes(page) == ["wear-used-up"]
 
 
-def test_the_limit_can_be_set_and_switched_off(page: Browser, store: Store) -> None:
-    reported(store, NOW, Wear("mmcblk0", 80))
-
-    def codes() -> list[str]:
-        return [problem["code"] for problem in json.loads(page.get("/wear.json").data)["problems"]]
-
-    assert codes() == ["wear-limit"]
+def test_the_limit_can_be_set_and_switched_off(page: Browser, agent: FakeAgent) -> None:
+    agent.worn(Wear("mmcblk0", 80))
+    fresh(page)
+    assert codes(page) == ["wear-limit"]
     for typed, percent, expected in (("81", 81, []), (" 40 % ", 40, ["wear-limit"]), ("off", 0, [])):
         answer = page.post("/wear/limit", "/wear", limit=typed)
         assert (answer.status_code, 'banner ok"' in answer.text) == (200, True)
         assert json.loads(page.get("/wear.json").data)["limit_percent"] == percent
-        assert codes() == expected
+        assert codes(page) == expected
+    rows = [(row["action"], row["detail"]) for row in json.loads(page.get("/audit.json").data)]
+    assert rows.count(("SetWearLimit", "percent 40")) == 1
+
+
+def test_without_the_agent_no_limit_is_claimed(page: Browser, store: Store, agent: FakeAgent) -> None:
+    reported(store, NOW, Wear("mmcblk0", 90))
+    page.get("/wear")
+    agent.dead = "the agent does not answer: it is not running"
+    fresh(page)
+    assert "The wear limit is not known, because the agent does not answer." in text_of(page)
+    assert json.loads(page.get("/wear.json").data)["limit_percent"] is None
+    answer = page.post("/wear/limit", "/wear", limit="40")
+    assert (answer.status_code, 'value="40"' in answer.text) == (503, True)
+    agent.dead = ""
+    fresh(page)
+    assert json.loads(page.get("/wear.json").data)["limit_percent"] == 80
 
 
 @pytest.mark.parametrize(

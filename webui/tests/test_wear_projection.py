@@ -7,7 +7,7 @@ import math
 from fractions import Fraction
 
 import pytest
-from evenkeel_history.wear import Wear
+from evenkeel_common.wear import Wear
 from evenkeel_panel.wear.projection import Left, Report, days, project, project_device, reports
 from hypothesis import given
 from hypothesis import strategies as st

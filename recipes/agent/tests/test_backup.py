@@ -23,6 +23,7 @@ from evenkeel_agent.network_trial import TRIAL_S
 from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
 from evenkeel_agent.store import Store
+from evenkeel_agent.wear import FlashWear
 from evenkeel_api import errors
 from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.backup import MAX_BYTES, CheckBackup, GetBackup, RestoreBackup
@@ -41,10 +42,10 @@ ADMIN = User("admin", "admin", HASH, False, "")
 MAIL = SetAlerts("", "ops@example.org", "", "mail.example.org", 587, "tls", "board", "hunter2-hunter2")
 FULL = Content(
     "press-7", "Europe/Berlin", ["192.0.2.7"], {"player": 300}, {"loader": 20}, MAIL,
-    [ADMIN, User("eve", "viewer", HASH, True, "A" * 32)], '{"wear_limit_percent": 70}',
-    {"cam": 'title = "Camera"\nunit = "cam.service"\nweight = 100\n'}, {"player": ["/data/clips"], "loader": []},
+    [ADMIN, User("eve", "viewer", HASH, True, "A" * 32)],
+    {"cam": 'title = "Camera"\nunit = "cam.service"\nweight = 100\n'}, {"player": ["/data/clips"], "loader": []}, wear_limit=70,
 )  # fmt: skip
-EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], "", {}, {})
+EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], {}, {}, wear_limit=80)
 ETH0 = NetworkSettings("fixed", "192.168.1.20/24", "192.168.1.1", ["192.168.1.2"])
 
 
@@ -64,7 +65,7 @@ def refused(text: str) -> str:
 
 def test_a_file_has_what_was_saved() -> None:
     file = backup.load(backup.dump(FULL, 1_800_000_000))
-    assert (file.content, file.made_at, file.version) == (FULL, 1_800_000_000, 2)
+    assert (file.content, file.made_at, file.version) == (FULL, 1_800_000_000, 3)
     # an editor may change the layout
     assert backup.load(json.dumps(json.loads(backup.dump(FULL, 5)), sort_keys=True)).content == FULL
 
@@ -95,9 +96,9 @@ def test_no_changed_value_passes(data: st.DataObject) -> None:
 
 
 def test_a_newer_file_names_its_version() -> None:
-    found = json.loads(backup.dump(FULL, 5)) | {"version": 3}
+    found = json.loads(backup.dump(FULL, 5)) | {"version": 4}
     with pytest.raises(
-        errors.InvalidArgument, match="version 3, and this board reads up to version 2; update the board"
+        errors.InvalidArgument, match="version 4, and this board reads up to version 3; update the board"
     ):
         backup.load(json.dumps(found))
     for version in (0, -1, "1", None, 1.5, True):
@@ -106,11 +107,26 @@ def test_a_newer_file_names_its_version() -> None:
 
 def test_a_file_of_version_1_leaves_the_parts_that_it_does_not_have() -> None:
     found = json.loads(backup.dump(FULL, 5)) | {"version": 1}
-    for part in ("directories", "network"):
+    for part in ("directories", "network", "wear_limit"):
         del found["content"][part]
+    found["content"]["panel"] = ""
     file = backup.load(json.dumps(found | {"checksum": backup._checksum(found)}))
-    assert file.content == replace(FULL, directories=None)
+    assert file.content == replace(FULL, directories=None, wear_limit=None)
     assert backup.differences(FULL, file.content) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [('{"wear_limit_percent": 40}', 40), ("", None), ("x", None), ("{}", None), ("[]", None)],
+)
+def test_a_file_of_version_2_has_the_wear_limit_in_the_text_of_the_panel(
+    text: str, limit: int | None
+) -> None:
+    found = json.loads(backup.dump(FULL, 5)) | {"version": 2}
+    del found["content"]["wear_limit"]
+    found["content"]["panel"] = text
+    file = backup.load(json.dumps(found | {"checksum": backup._checksum(found)}))
+    assert file.content == replace(FULL, wear_limit=limit)
 
 
 USER = msgspec.to_builtins(ADMIN)
@@ -126,7 +142,8 @@ PLAIN_ETH0 = msgspec.to_builtins(ETH0)
         {"apps": {"cam": "title = 1"}}, {"apps": {"../x": CAM}}, {"apps": {"cam": CAM + 'stats = "/etc/x"'}},
         {"apps": {"cam": 5}}, {"apps": {f"a{i}": CAM for i in range(65)}},
         {"fixed_shares": {"player": 101}}, {"fixed_shares": {"a": 60, "b": 41}}, {"alerts": {}},
-        {"alerts": msgspec.to_builtins(MAIL) | {"smtp_port": 0}}, {"panel": "x" * 10_001}, {"panel": None}, {"more": 1},
+        {"alerts": msgspec.to_builtins(MAIL) | {"smtp_port": 0}}, {"more": 1},
+        {"wear_limit": -1}, {"wear_limit": 101}, {"wear_limit": True}, {"wear_limit": "70"},
         {"users": [USER | {"role": "root"}]}, {"users": [USER | {"name": "Admin"}]}, {"users": [USER | {"name": "root"}]},
         {"users": [USER | {"role": "viewer"}]}, {"users": [USER, USER]}, {"users": [USER] * 33},
         {"users": [USER | {"hash": None}]}, {"users": [USER | {"hash": "hunter2"}]}, {"users": [USER | {"more": 1}]},
@@ -153,6 +170,7 @@ def test_the_differences_have_a_sentence_each() -> None:
         "the fixed share of loader changes from off to 20",
         "the priority directories of player change from those of its file to /data/clips",
         "the priority directories of loader change from those of its file to none",
+        "the wear limit changes from 80 % to 70 %",
         "the receivers of alerts change",
         "the user eve is added, with the role viewer",
     }
@@ -164,6 +182,9 @@ def test_the_differences_have_a_sentence_each() -> None:
     assert [message.code for message in backup.differences(FULL, other)] == ["restore-app-changed"]
     other = replace(FULL, users=[replace(ADMIN, totp="B" * 16), FULL.users[1]])
     assert [message.code for message in backup.differences(FULL, other)] == ["restore-user-changed"]
+    assert [str(message) for message in backup.differences(FULL, replace(FULL, wear_limit=0))] == [
+        "the wear limit changes from 70 % to off"
+    ]
     for message in backup.differences(FULL, replace(EMPTY, alerts=replace(MAIL, smtp_password="other"))):  # noqa: S106
         assert "hunter2" not in str(message.note())
     assert backup.differences(FULL, replace(FULL, users=[])) == []
@@ -303,8 +324,16 @@ class Board:
         self.alerts = Alerts(self.settings, "evenkeel")
         self.pool: Any = Pool()
         self.network: Any = Net()
+        self.wear = FlashWear(self.settings, lambda: None)
         self.restorer = Restorer(
-            self.settings, self.parts, self.accounts, self.alerts, self.parts, self.pool, self.network
+            self.settings,
+            self.parts,
+            self.accounts,
+            self.alerts,
+            self.parts,
+            self.pool,
+            self.network,
+            self.wear,
         )
 
     async def start(self) -> "Board":
@@ -313,7 +342,7 @@ class Board:
         return self
 
     async def content(self) -> Content:
-        return await self.restorer._content(FULL.panel)
+        return await self.restorer._content()
 
     async def restore(self, content: Content = FULL, *, network: bool = False) -> Any:
         return await self.restorer.restore_backup(
@@ -331,12 +360,7 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
         answer = await board.restorer.check_backup(
             CheckBackup(backup.dump(FULL, 5)), Caller("", None, "panel")
         )
-        assert (answer.board, answer.made_at, answer.panel, len(answer.changes)) == (
-            "press-7",
-            5,
-            FULL.panel,
-            10,
-        )
+        assert (answer.board, answer.made_at, len(answer.changes)) == ("press-7", 5, 11)
         assert board.parts.calls == [], "a check changes nothing"
         assert await board.restore() == answer
         assert await board.content() == FULL
@@ -348,6 +372,7 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
         await again.accounts.start()
         assert again.accounts.saved() == FULL.users
         assert again.alerts.saved == MAIL
+        assert again.wear.limit == 70
 
     asyncio.run(run())
 
@@ -359,15 +384,15 @@ def test_a_backup_needs_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyP
         board = await Board(tmp_path).start()
         admin = Caller("admin", "admin", "panel", "192.0.2.1", "s")
         with pytest.raises(errors.WrongPassword, match="not the present password"):
-            await board.restorer.get_backup(GetBackup("wrong", ""), admin)
-        text = await board.restorer.get_backup(GetBackup("right", "of the panel"), admin)
-        assert backup.load(text).content == replace(EMPTY, panel="of the panel", network={})
+            await board.restorer.get_backup(GetBackup("wrong"), admin)
+        text = await board.restorer.get_backup(GetBackup("right"), admin)
+        assert backup.load(text).content == replace(EMPTY, network={})
         # an administrator on the board has no password of the panel
-        text = await board.restorer.get_backup(GetBackup("", ""), Caller("root", "admin", "bus"))
+        text = await board.restorer.get_backup(GetBackup(""), Caller("root", "admin", "bus"))
         assert backup.load(text).content == replace(EMPTY, network={})
         for _ in range(12):
             with pytest.raises((errors.WrongPassword, errors.TooManyTries)) as error:
-                await board.restorer.get_backup(GetBackup("wrong", ""), admin)
+                await board.restorer.get_backup(GetBackup("wrong"), admin)
         assert error.type is errors.TooManyTries
 
     asyncio.run(run())
@@ -456,11 +481,11 @@ def test_a_backup_is_complete_or_not_made(tmp_path: Path, monkeypatch: pytest.Mo
         board, root = await Board(tmp_path).start(), Caller("root", "admin", "bus")
         board.pool.fails = "ek-pool cannot be reached"
         with pytest.raises(errors.Failed, match="the backup was not made: ek-pool cannot be reached"):
-            await board.restorer.get_backup(GetBackup("", ""), root)
+            await board.restorer.get_backup(GetBackup(""), root)
         board.pool.fails = ""
         monkeypatch.setattr(restorer, "MAX_BYTES", 500)
         with pytest.raises(errors.Failed, match="more than 500 characters; remove apps"):
-            await board.restorer.get_backup(GetBackup("", ""), root)
+            await board.restorer.get_backup(GetBackup(""), root)
 
     asyncio.run(run())
 
@@ -627,21 +652,22 @@ async def panel_saves_and_restores(board: Harness, pool: PoolHelper, network: Ne
     await panel.log_in()
     await panel.call("SetWeight", "player", 300)
     await panel.call("SetFixedShare", "loader", 20)
-    assert (await panel.refused("GetBackup", "wrong", "")).name == ERROR + "WrongPassword"
+    assert (await panel.refused("GetBackup", "wrong")).name == ERROR + "WrongPassword"
     pool.saved = {"player": ["/data/clips"]}
-    text = await panel.call("GetBackup", PASSWORD, '{"of": "the panel"}')
+    text = await panel.call("GetBackup", PASSWORD)
+    await panel.call("SetWearLimit", 40)
     await panel.call("SetWeight", "player", 50)
     await panel.call("SetWeight", "loader", 70)
     await panel.call("SetFixedShare", "loader", 0)
     pool.saved = {"player": ["/data/other"], "loader": []}
     found = await panel.call("CheckBackup", text)
-    assert found["panel"] == '{"of": "the panel"}'
     assert [note["code"] for note in found["changes"]] == [
         "restore-weight",
         "restore-weight",
         "restore-fixed-share",
         "restore-directories",
         "restore-directories",
+        "restore-wear-limit",
     ]
     assert (await panel.call("RestoreBackup", text, False))["changes"] == found["changes"]
     assert pool.saved == {"player": ["/data/clips"]}

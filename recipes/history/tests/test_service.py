@@ -23,7 +23,6 @@ from evenkeel_history.reader import Reader
 from evenkeel_history.sampler import LOOKUP, Sampler
 from evenkeel_history.schema import DAMAGED, FILE, FOLDER
 from evenkeel_history.service import History
-from evenkeel_history.wear import Wear, wear
 
 LIMIT = 2500  # the maximum number of calls that a second of 16 apps may cost
 APPS = "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
@@ -113,35 +112,6 @@ def test_a_file_in_an_unknown_format_is_reported_and_the_others_count(board: Boa
     assert sampler.sample(1000).flows["player", "mmcblk0", READ].bytes == 512
     assert sampler.problem is not None
     assert sampler.problem.code == "counters-unknown"
-
-
-@pytest.mark.parametrize(
-    ("life", "eol", "expected"),
-    [
-        ("0x01 0x03", "0x01", (10, 30, "normal")),
-        ("0x0b 0x00", "0x03", (110, None, "urgent")),
-        ("rubbish", "", (None, None, None)),
-    ],
-)
-def test_wear_of_an_emmc(board: Board, life: str, eol: str, expected: tuple[object, ...]) -> None:
-    device = board.root / "sys/block/mmcblk0"
-    (device / "device/life_time").write_text(life + "\n")
-    (device / "device/pre_eol_info").write_text(eol + "\n")
-    (device / "stat").write_text("1 2 3 4 5 6 700 8 9\n")
-    assert wear(board.root / "sys/block", "mmcblk0") == Wear("mmcblk0", *expected, 700 * 512)  # type: ignore[arg-type]
-
-
-def test_wear_of_a_ufs_device(tmp_path: Path) -> None:
-    """Its health is in the folder of its host, above the folder of the disk's SCSI device."""
-    host = tmp_path / "devices/1d84000.ufshc"
-    scsi, disk = host / "host0/target0:0:0/0:0:0:0", tmp_path / "block/sda"
-    for folder in (scsi, host / "health_descriptor", disk):
-        folder.mkdir(parents=True)
-    (disk / "device").symlink_to(scsi)
-    values = {"life_time_estimation_a": "0x02", "life_time_estimation_b": "0x00", "eol_info": "0x02"}
-    for name, text in values.items():
-        (host / "health_descriptor" / name).write_text(text + "\n")
-    assert wear(tmp_path / "block", "sda") == Wear("sda", 20, None, "warning")
 
 
 def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:

@@ -27,6 +27,8 @@ SCHEMA = 100
 MIGRATIONS = {100: "CREATE TABLE settings (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT"}
 RETRY_S = 30.0  # if the file could not be opened, the next attempt is made after this time
 DAMAGED = "damaged"  # the setting that says why the previous file was set aside
+DAMAGED_AT = "damaged_at"  # when, in seconds since 1970
+REPORT_S = 86400.0  # a damage is reported for this time
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _UPSERT = (
     "INSERT INTO settings (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -54,9 +56,12 @@ class Database:
     Reading a setting takes no lock, because a write may wait for busy flash.
     """
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.monotonic, now: Callable[[], float] = time.time
+    ) -> None:
         self.path = path
         self._clock = clock
+        self._now = now
         self._lock = threading.Lock()  # held while the file is opened or written
         self._values: dict[str, str] = {}  # replaced as a whole, never changed
         self._db: sqlite3.Connection | None = None  # None: it could not be opened
@@ -74,7 +79,8 @@ class Database:
                 self._lock.release()
         if self._db is None:
             return Message("settings-not-open", path=str(self.path), reason=self._reason)
-        if reason := self._values.get(DAMAGED):
+        reason, at = (self._values.get(key, "") for key in (DAMAGED, DAMAGED_AT))
+        if reason and at.isdecimal() and self._now() - int(at) < REPORT_S:
             return Message("settings-damaged", reason=reason, path=f"{self.path}.corrupt")
         return None
 
@@ -92,10 +98,10 @@ class Database:
                     self._values = {**self._values, key: value}
             return self._values[key]
 
-    def set_setting(self, key: str, value: str, *, by_user: bool = False) -> None:
-        """Save a setting. Raises sqlite3.Error. BY_USER: a user has made it, which ends the report of a damage."""
+    def set_setting(self, key: str, value: str) -> None:
+        """Save a setting. Raises sqlite3.Error."""
         with self._lock:
-            self._save({key: value}, forget=DAMAGED if by_user else "")
+            self._save({key: value})
 
     # internal; the caller holds _lock, except in __init__
 
@@ -156,7 +162,7 @@ class Database:
         for end in ("", "-wal", "-shm", "-journal"):
             with suppress(FileNotFoundError):
                 os.replace(f"{self.path}{end}", f"{self.path}.corrupt{end}")
-        self._values = {**self._values, DAMAGED: str(error)}
+        self._values = {**self._values, DAMAGED: str(error), DAMAGED_AT: str(int(self._now()))}
 
     def _close(self) -> None:
         if self._db is not None:
@@ -164,25 +170,22 @@ class Database:
                 self._db.close()
             self._db = None
 
-    def _save(self, values: Mapping[str, str], *, forget: str = "") -> None:
-        """Save VALUES. FORGET: the key of a setting to remove."""
+    def _save(self, values: Mapping[str, str]) -> None:
         if self._db is None:
             self._open()
         try:
-            self._insert(values, forget)
+            self._insert(values)
         except sqlite3.DatabaseError as error:
             if not _damaged(error):
                 raise
             self._set_aside(error)
             self._open()
-            forget = ""  # the damage is new
             self._insert(values)
-        self._values = {key: value for key, value in {**self._values, **values}.items() if key != forget}
+        self._values = {**self._values, **values}
 
-    def _insert(self, values: Mapping[str, str], forget: str = "") -> None:
+    def _insert(self, values: Mapping[str, str]) -> None:
         with self._write() as cursor:
             cursor.executemany(_UPSERT, values.items())
-            cursor.execute("DELETE FROM settings WHERE key = ?", (forget,))
 
     @contextmanager
     def _write(self) -> Iterator[sqlite3.Cursor]:

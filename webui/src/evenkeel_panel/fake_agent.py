@@ -28,6 +28,7 @@ from evenkeel_agent.network import HELPER_UNIT, Network
 from evenkeel_agent.network_helper import Clock, Helper
 from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
+from evenkeel_agent.wear import FlashWear
 from evenkeel_api import errors, schema
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Health, Snapshot, Status
@@ -57,6 +58,8 @@ from .agent import AgentError, AgentRefused, AgentUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
+
+    from evenkeel_common.wear import Wear
 
 FIRST_PASSWORD = "abcd-efgh-jkmn"  # noqa: S105  (of a fake board)
 FLASH_BPS = 82e6  # bandwidth of the fake flash, shared by all apps
@@ -479,7 +482,10 @@ class FakeAgent:
         self.network = FakeNetwork(settings, Path(self._folder.name))
         fake: Any = FakeSettings(self)
         pool: Any = FakePool(self)
-        self.restorer = Restorer(settings, fake, self.accounts, self.alerts, fake, pool, self.network)
+        self.wear = FlashWear(settings, lambda: None)
+        self.restorer = Restorer(
+            settings, fake, self.accounts, self.alerts, fake, pool, self.network, self.wear
+        )
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
@@ -493,7 +499,7 @@ class FakeAgent:
             raise unreachable(self.dead)
         try:
             caller = self.accounts.caller(found, session, address)
-            parts = (self.accounts, self.alerts, self.network, self.restorer)
+            parts = (self.accounts, self.alerts, self.network, self.restorer, self.wear)
             real = next((part for part in parts if hasattr(part, found.handler)), None)
             wanted = _checked(found, values)
             handler = getattr(real or self, found.handler)
@@ -524,7 +530,12 @@ class FakeAgent:
 
     def get_status(self) -> Status:
         self._answer("GetStatus")
-        return self.board
+        worn = [message.note() for message in self.wear.problems]
+        return replace(self.board, wear_limit=self.wear.limit, problems=[*self.board.problems, *worn])
+
+    def worn(self, *states: Wear) -> None:
+        """From now on, the flash devices report STATES."""
+        self.wear._states = list(states)
 
     def list_apps(self) -> list[App]:
         self._answer("ListApps")

@@ -38,8 +38,8 @@ TEXTS = {
     "wear-no-life": "the device {device} does not report how much of its life is used, so the panel cannot tell how"
     " long it lasts",
     "wear-no-report": "no report of {device} is saved yet. Look again in five minutes",
-    "wear-used-up": "the life of {device} is used up",
-    "wear-used-up-basis": "It may refuse writes at any time",
+    "wear-over": "the life of {device} is used up",
+    "wear-over-basis": "It may refuse writes at any time",
     "wear-hardly-written": "it is not known yet how long {device} lasts, because hardly anything was written since its"
     " first report",
     "wear-any-day": "the life of {device} may end any day: {least} % or more of it is used",
@@ -54,15 +54,12 @@ TEXTS = {
     " than two. The bound rises with time",
     "wear-assumption": "The panel assumes that each written byte wears the device as much as before",
     "wear-watched": "The reports since {date} count",
-    "wear-limit": "up to {used} % of the life of {device} may be used, and the wear limit is {limit} %",
-    "wear-spare": "the device {device} has used {part} % of its spare blocks",
     "wear-limit-missing": "the wear limit is missing. Enter a whole number from 1 to 100 %, or “off”",
-    "wear-limit-set": "the panel warns when up to {percent} % of the life of a device may be used",
-    "wear-limit-off": "the panel has no wear limit now. It still warns when a device runs out of spare blocks",
-    "wear-limit-role": "only an administrator may set the wear limit. Nothing was changed. Ask an administrator",
-    "settings-damaged": "the settings of the panel were damaged ({reason}) and are kept in {path}; check the wear limit on the"
-    " page Wear, and set it again",
-    "settings-not-open": "the settings of the panel ({path}) cannot be opened, so the wear limit has its default: {reason}",
+    "wear-limit-set": "the board warns when up to {percent} % of the life of a device may be used",
+    "wear-limit-off": "the board has no wear limit now. It still warns when a device runs out of spare blocks",
+    "settings-damaged": "the settings of the panel were damaged ({reason}) and are kept in {path}, so users must log in again;"
+    " nothing needs to be set again, and this message ends after a day",
+    "settings-not-open": "the settings of the panel ({path}) cannot be opened: {reason}",
     "no-number": "“{typed}” is not a number. {rule}",
     "not-whole": "“{typed}” is not a whole number. {rule}",
     "too-high": "{typed} is more than {most}{unit}. {rule}",
@@ -177,12 +174,7 @@ TEXTS = {
     "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
     "backup-restored-network": "the other settings of the backup are those of the board now. Confirm the network settings",
     "backup-large": "the file has more than {limit} characters. If it is a backup, run 'ekctl restore FILE' on the board",
-    "backup-restored-without-limit": "the settings of the backup are those of the board now, except the wear limit: it could"
-    " not be saved ({reason}). Check whether the data partition is full, then set the limit to {limit} on the page Wear",
     "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",
-    "backup-panel": "the backup has settings of another version of the panel, so its wear limit cannot be read."
-    " Nothing was changed",
-    "restore-wear-limit": "the wear limit changes from {old} to {new}",
     "setup-role": "only an administrator can set up the board. Nothing was changed. Ask an administrator",
     "setup-step": "there is no such step. Nothing was changed. Choose one of: {steps}",
     "certificate-missing": "no file is chosen. Choose the files of the certificate and of its key. Nothing was changed",
@@ -241,10 +233,6 @@ _SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent t
 _FAULTS = "Read the reason, and look it up in /usr/share/doc/ek-recorder/recorder.md under “Faults and their outcome”"
 # What to do about a problem, by the code of its message. A text that has its remedy after the last "; " needs no entry.
 REMEDIES = {
-    "wear-used-up": "Save the data of the board now, and replace {device}",
-    "wear-limit": "Plan to replace {device}. To make it last longer, let the apps write less: the page Wear shows how"
-    " much each app writes",
-    "wear-spare": "Save the data of the board, and replace {device} soon",
     "settings-not-open": "Check the data partition. The panel tries again by itself, and users may have to log in again",
     "data-degraded": "Read the report of the check in /run/evenkeel/data-fsck, then restart the board",
     "systemd-silent": "Wait a minute: the agent asks again by itself. If the problem stays, restart the board",

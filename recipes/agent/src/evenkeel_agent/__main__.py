@@ -30,6 +30,7 @@ from .support import Support
 from .system import SystemSettings
 from .update import Updates
 from .validation import Validations
+from .wear import FlashWear
 
 _log = logging.getLogger("evenkeeld")
 
@@ -103,6 +104,7 @@ async def serve(settings: Settings) -> int:
     updates = Updates(settings, bus, accounts)
     alerts = await asyncio.to_thread(Alerts, settings, socket.gethostname())
     system = await asyncio.to_thread(SystemSettings, settings, bus, alerts.rename)
+    wear = await asyncio.to_thread(FlashWear, settings, lambda: agent.changed())
     network, pool, certificates = Network(settings, bus), PagePool(settings), Certificates(settings)
     agent = Agent(
         settings,
@@ -116,9 +118,11 @@ async def serve(settings: Settings) -> int:
             *restorer.problems,
             *certificates.problems,
             *preseeder.problems,
+            *wear.problems,
         ],
+        lambda: wear.limit,
     )
-    restorer = Restorer(settings, agent, accounts, alerts, system, pool, network)
+    restorer = Restorer(settings, agent, accounts, alerts, system, pool, network, wear)
     preseeder = Preseeder(accounts, system, network)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
@@ -138,6 +142,7 @@ async def serve(settings: Settings) -> int:
         preseeder,
         Validations(settings),
         pool,
+        wear,
     ]
     features: list[object] = [agent, updates, alerts, recordings, *own]
     Service(bus, features, accounts, settings.call_timeout_s)
@@ -152,7 +157,7 @@ async def serve(settings: Settings) -> int:
     closed = loop.create_task(bus.closed())
     work = [agent.sample(), agent.watch(), updates.watch(), alerts.watch(agent.get_snapshot)]
     work += [accounts.watch(), system.watch(), restorer.watch(), certificates.watch()]
-    work += [pool.watch(agent.pool_unit)]
+    work += [pool.watch(agent.pool_unit), wear.watch()]
     tasks = {stopping, closed, *(loop.create_task(one) for one in work)}
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if stopping in done:

@@ -79,9 +79,15 @@ class Agent:
     """The handlers of the features `board` and `apps`. Call start() first, and all methods in one event loop."""
 
     def __init__(
-        self, settings: Settings, bus: Bus, pool: PagePool, more: Callable[[], list[Message]] = list
+        self,
+        settings: Settings,
+        bus: Bus,
+        pool: PagePool,
+        more: Callable[[], list[Message]] = list,
+        wear_limit: Callable[[], int] = lambda: 0,
     ) -> None:
-        """MORE returns the problems of other features, which status reports too."""
+        """MORE returns the problems of other features, and WEAR_LIMIT the wear limit in percent; status has both."""
+        self._wear_limit = wear_limit
         self._more_problems = more
         self._settings = settings
         self._pool = pool
@@ -366,6 +372,10 @@ class Agent:
 
     # for other features
 
+    def changed(self) -> None:
+        """Another feature has changed what status reports. The next snapshot shows it."""
+        self._snapshot_expires_s = 0.0
+
     async def recorder_units(self) -> dict[str, Unit]:
         """The states of the units of the recorder, by unit. A unit is missing if systemd does not answer."""
         await self._in_background(self._refresh(cached=True), self._settings.patience_s)
@@ -453,6 +463,7 @@ class Agent:
             problems=[problem.note() for problem in problems],
             demo=board.demo,
             uptime_s=board.uptime_s,
+            wear_limit=self._wear_limit(),
         )
 
     def _problems_of(self, state: AppState) -> list[Message]:

@@ -48,7 +48,7 @@ IDENTITY = ("app", "device", "file", "path", "slot", "unit")
 # code of a message about several channels → the code for one channel
 OF_ONE_CHANNEL = {"channels-failed": "channel-failed", "channels-degraded": "channel-degraded"}
 # a problem that can become another one → that one. The first one is not solved then.
-BECOMES = {"panel-certificate-expiring": "panel-certificate-expired"}
+BECOMES = {"panel-certificate-expiring": "panel-certificate-expired", "wear-limit": "wear-used-up"}
 _log = logging.getLogger(__name__)
 
 

@@ -4,7 +4,8 @@
 A file has a version and a checksum. The checksum is SHA-256 of everything else, as JSON with sorted keys and without
 whitespace: so an editor may change the layout of the file, but no value.
 
-Version 1 has neither network settings nor priority directories. A restore of it leaves those of the board.
+Version 1 has neither network settings nor priority directories. Versions 1 and 2 have the wear limit in a text of the
+panel, which is empty if ekctl made the file. A restore leaves the settings that a file does not have.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ from evenkeel_api import errors
 from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.network import NetworkSettings
 from evenkeel_api.features.system import ZONE, BoardName, Servers
+from evenkeel_api.features.wear import WearLimit
 from evenkeel_api.messages import Message
 from evenkeel_api.roles import ADMIN, Role
 from msgspec import Meta
@@ -26,7 +28,8 @@ from .network import changes
 from .network_config import BadConfig, checked, interface_name
 
 FORMAT = "evenkeel-backup"
-VERSION = 2
+VERSION = 3
+WITH_WEAR_LIMIT = 3  # the first version that has a wear limit of its own
 NO_ZONE = rf"{ZONE}|^$(?!\n)"  # or empty
 App = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$(?!\n)")]
 # The parameters of a hash have limits: checking a password must not take all memory.
@@ -50,9 +53,9 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     - ZONE: "" if it was not known.
     - USERS: empty if no user had a password.
-    - PANEL: text of the panel; "" if ekctl made the backup.
     - APPS: the files of the added apps, by name.
     - DIRECTORIES: the priority directories that somebody has chosen, by app; None: not part of the backup.
+    - WEAR_LIMIT: in percent, 0: none; None: not part of the backup.
     - NETWORK: the confirmed settings, by interface; None: not part of the backup.
     """
 
@@ -63,7 +66,6 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fixed_shares: Annotated[dict[App, Annotated[int, Meta(ge=1, le=100)]], Meta(max_length=1000)]
     alerts: SetAlerts
     users: Annotated[list[User], Meta(max_length=32)]
-    panel: Annotated[str, Meta(max_length=10_000)]
     apps: Annotated[dict[App, Annotated[str, Meta(max_length=10_000)]], Meta(max_length=registry.ADDED_LIMIT)]
     directories: (
         Annotated[
@@ -72,6 +74,7 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         | None
     ) = None
     network: Annotated[dict[str, NetworkSettings], Meta(max_length=64)] | None = None
+    wear_limit: WearLimit | None = None
 
 
 class File(msgspec.Struct, frozen=True):
@@ -109,6 +112,8 @@ def load(text: str) -> File:
     try:
         if found.get("checksum") != _checksum(found):
             raise errors.InvalidArgument("backup-damaged")
+        if version < WITH_WEAR_LIMIT:
+            _move_wear_limit(found)
         file = msgspec.convert(found, File, strict=True)
     except (msgspec.ValidationError, RecursionError, UnicodeError) as error:
         raise errors.InvalidArgument("backup-invalid", reason=str(error)) from error
@@ -144,8 +149,18 @@ def load(text: str) -> File:
     return file
 
 
+def _move_wear_limit(found: dict[str, Any]) -> None:
+    """Make the file FOUND one of version WITH_WEAR_LIMIT. A text that is not valid has no limit."""
+    content = found.get("content")
+    if isinstance(content, dict):
+        try:
+            content["wear_limit"] = json.loads(content.pop("panel"))["wear_limit_percent"]
+        except (ValueError, LookupError, TypeError, RecursionError):
+            content["wear_limit"] = None
+
+
 def differences(old: Content, new: Content) -> list[Message]:
-    """What a restore of NEW changes on a board with OLD. Settings of the panel and of the network are left out."""
+    """What a restore of NEW changes on a board with OLD. Settings of the network are left out."""
     found = []
     for what in ("name", "zone"):
         before, after = getattr(old, what), getattr(new, what)
@@ -174,6 +189,9 @@ def differences(old: Content, new: Content) -> list[Message]:
             for app in sorted(own.keys() | wanted.keys())
             if own.get(app) != wanted.get(app)
         ]
+    if new.wear_limit is not None and new.wear_limit != old.wear_limit:
+        before, after = (f"{limit} %" if limit else "off" for limit in (old.wear_limit, new.wear_limit))
+        found.append(Message("restore-wear-limit", old=before, new=after))
     if old.alerts != new.alerts:
         found.append(Message("restore-alerts"))
     return found + _users(old.users, new.users)

@@ -80,6 +80,18 @@ def _parser() -> argparse.ArgumentParser:
         nargs="?",
         help=f"{fixed_share.RULE.replace('%', '%%')}, or off: the weight decides again",
     )
+    wear_limit = commands.add_parser(
+        "wear-limit",
+        parents=[common],
+        help="show or set the used part of a flash device's life from which the board warns",
+    )
+    wear_limit.add_argument(
+        "wear_limit",
+        metavar="P%",
+        nargs="?",
+        help=f"{fixed_share.RULE.replace('%', '%%')}, or off: the board warns only when a device runs out of spare blocks"
+        " or life",
+    )
     add_app = commands.add_parser(
         "add-app",
         parents=[common],
@@ -174,7 +186,7 @@ def _parser() -> argparse.ArgumentParser:
         "backup",
         parents=[common],
         help="save all settings of the board as one file, which is secret",
-        description="Saves all settings of the board, except the wear limit, which only the panel knows. The file has the"
+        description="Saves all settings of the board. The file has the"
         " password hashes of the users and the password of the mail server: keep it secret.",
     )
     save.add_argument("file", metavar="FILE", help="name of the new file, for example backup.json")
@@ -182,8 +194,8 @@ def _parser() -> argparse.ArgumentParser:
         "restore",
         parents=[common],
         help="make the settings of a backup those of the board",
-        description="Makes the settings of a backup those of the board: all of them, or none. Network settings and wear"
-        " limit stay as they are. Users whose password or role changes must log in again.",
+        description="Makes the settings of a backup those of the board: all of them, or none. Network settings stay as"
+        " they are, unless --network is given. Users whose password or role changes must log in again.",
     )
     restore.add_argument("file", metavar="FILE", help="the file of a backup")
     restore.add_argument("--check", action="store_true", help="only show what would change")
@@ -400,7 +412,7 @@ async def _preseed(address: str | None, path: str) -> dict[str, Any]:
 
 async def _backup(address: str | None, path: str) -> dict[str, Any]:
     with _new_file(path) as file:
-        content = (await _call(address, "GetBackup", "", "")).encode()
+        content = (await _call(address, "GetBackup", "")).encode()
         file.write(content)
     return {"file": path, "bytes": len(content)}
 
@@ -515,6 +527,8 @@ async def run(options: argparse.Namespace) -> Any:
         return await _call(address, "SetNetwork", options.interface, *values)
     if options.command == "audit":
         return await _call(address, "ListAudit", 0, options.rows)
+    if options.command == "wear-limit":
+        return await _wear_limit(address, options.wear_limit)
     if options.command == "fixed-share":
         return await _fixed_share(address, options.app, options.fixed_share)
     if options.command == "add-app":
@@ -578,6 +592,16 @@ async def _install(address: str | None, source: str, allow_older: bool) -> Any:
             "; ".join(note["text"] for note in update["problem"]) or f"the state is {update['state']}"
         )
     return update
+
+
+async def _wear_limit(address: str | None, text: str | None) -> Any:
+    if text is None:
+        return {"percent": (await _call(address, "GetStatus"))["wear_limit"]}
+    percent = fixed_share.from_text(text)  # the same rule
+    if percent is None or percent > 100:
+        raise Refused(f"wear limit must be {fixed_share.RULE}, or off, not {text!r}")
+    await _call(address, "SetWearLimit", percent)
+    return {"percent": percent}
 
 
 async def _fixed_share(address: str | None, app: str, text: str | None) -> Any:
@@ -730,8 +754,6 @@ def _restore_text(options: argparse.Namespace, found: dict[str, Any]) -> str:
         lines += [f"  {note['text']}" for note in found["network"]]
     if done and options.network and any(note["code"] == "restore-network" for note in found["network"]):
         lines.append("The network settings are undone after 60 s; to keep them, run 'ekctl confirm-network'.")
-    if found["panel"]:
-        lines.append("The wear limit in the backup is for the panel; to restore it, use the page System.")
     return "\n".join(lines)
 
 
@@ -861,6 +883,8 @@ def _text(options: argparse.Namespace, answer: Any) -> str:
         return "\n".join(answer) or "no unit that belongs to no app runs in evenkeel-apps.slice"
     if options.command == "fixed-share":
         return _fixed_share_text(answer)
+    if options.command == "wear-limit":
+        return f"{answer['percent']}%" if answer["percent"] else "off"
     if options.command in ("users", "sessions", "tokens", "audit"):
         return _list_text(answer)
     if options.command in ("update", "choose-slot"):

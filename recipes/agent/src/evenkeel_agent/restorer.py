@@ -38,6 +38,7 @@ from .caller import Caller
 from .network import Network
 from .settings import Settings
 from .system import SystemSettings
+from .wear import FlashWear
 
 RETRY_S = 60.0
 NOBODY = Caller("", None, "bus")
@@ -56,6 +57,7 @@ class Restorer:
         system: SystemSettings,
         pool: PagePool,
         network: Network,
+        wear: FlashWear,
     ) -> None:
         self._path = os.path.join(settings.state_dir, "restore.json")
         self._agent = agent
@@ -64,6 +66,7 @@ class Restorer:
         self._system = system
         self._pool = pool
         self._network = network
+        self._wear = wear
         self._restoring = asyncio.Lock()
         self._wake = asyncio.Event()
         self.problems: list[Message] = []
@@ -101,7 +104,7 @@ class Restorer:
                 # It was never complete: replace() leaves the old file or the new one. Nothing can be done with it.
                 _log.warning("%s is not a plan, so it is removed", self._path)
             else:
-                await self._apply(await self._content(plan.panel), plan)
+                await self._apply(await self._content(), plan)
             await asyncio.to_thread(os.unlink, self._path)
             self.problems = []
 
@@ -111,7 +114,7 @@ class Restorer:
         if caller.via != "bus":
             await self._accounts.check_password(caller, request.password)
         try:
-            content = replace_fields(await self._content(request.panel), network=await self._network.saved())
+            content = replace_fields(await self._content(), network=await self._network.saved())
         except errors.AgentError as error:
             # A part that is missing would be noticed only when it is needed.
             raise errors.Failed("backup-not-made", reason=error.message) from error
@@ -151,13 +154,13 @@ class Restorer:
         """After a failed step: restore the settings of before. If this fails as well, the plan for it stays."""
         try:
             await asyncio.to_thread(replace, self._path, backup.dump(old, int(time.time())).encode())
-            await self._apply(await self._content(old.panel), old)
+            await self._apply(await self._content(), old)
             await asyncio.to_thread(os.unlink, self._path)
         except (errors.AgentError, OSError) as error:
             self._unfinished(error)
             self._wake.set()
 
-    async def _content(self, panel: str) -> Content:
+    async def _content(self) -> Content:
         """All settings but those of the network."""
         system = await self._system.get_system(Nothing(), NOBODY)
         weights, fixed_shares = self._agent.saved()
@@ -169,16 +172,16 @@ class Restorer:
             fixed_shares=fixed_shares,
             alerts=self._alerts.saved,
             users=self._accounts.saved(),
-            panel=panel,
             apps=self._agent.added(),
             directories=await self._pool.saved(),
+            wear_limit=self._wear.limit,
         )
 
     async def _compare(self, text: str) -> tuple[Content, Content, Restore]:
         """The settings of before, those of the backup TEXT, and what differs. Raises AgentError if it cannot be restored."""
         file = backup.load(text)
         alerts.check(file.content.alerts)
-        old, new = await self._content(file.content.panel), file.content
+        old, new = await self._content(), file.content
         if new.zone not in ("", old.zone) and new.zone not in await self._system.list_time_zones(
             Nothing(), NOBODY
         ):
@@ -186,7 +189,6 @@ class Restorer:
         answer = Restore(
             board=new.name,
             made_at=file.made_at,
-            panel=new.panel,
             changes=[message.note() for message in backup.differences(old, new)],
             network=[message.note() for message in await self._network_differences(new)],
         )
@@ -213,6 +215,8 @@ class Restorer:
             await self._system.set_time_servers(SetTimeServers(new.servers), NOBODY)
         if new.alerts != old.alerts:
             await self._alerts.restore(new.alerts)
+        if new.wear_limit is not None and new.wear_limit != old.wear_limit:
+            await self._wear.restore(new.wear_limit)
         if new.apps != old.apps:
             # before the weights, because the removal of an app also deletes its weight
             await self._agent.restore_added(new.apps)

@@ -226,6 +226,7 @@ TEXTS = {
     "restore-directories": "the priority directories of {app} change from {old} to {new}",
     "restore-network": "the network settings of {interface} change to {new}",
     "restore-network-absent": "this board has no network interface {interface}, so its settings in the backup are not used",
+    "restore-wear-limit": "the wear limit changes from {old} to {new}",
     "restore-alerts": "the receivers of alerts change",
     "restore-user-added": "the user {name} is added, with the role {role}",
     "restore-user-removed": "the user {name} is removed, with all sessions and tokens",
@@ -281,6 +282,14 @@ TEXTS = {
     " run 'systemctl restart evenkeel-pool'",
     "pool-not-limited": "memory.low of the pool was not set, so the priority files have the protection of before: {reason};"
     " ek-pool tries again",
+    # the wear of the flash
+    "wear-used-up": "the life of {device} is used up; save the data of the board now, and replace {device}",
+    "wear-limit": "up to {used} % of the life of {device} may be used, and the wear limit is {limit} %; plan to replace"
+    " {device}, and let the apps write less: the page Wear shows how much each of them writes",
+    "wear-spare": "the device {device} has used {part} % of its spare blocks; save the data of the board, and replace"
+    " {device} soon",
+    "wear-limit-not-saved": "the wear limit cannot be saved in {path}: {reason}",
+    "wear-limit-unreadable": "the wear limit ({path}) cannot be read, so it is {limit} %: {reason}; set it again",
     # alerts
     "alert-not-sent": "an alert was not sent ({receiver}): {reason}; check the settings of the alerts, then send a test",
     "alerts-unreadable": "the settings of the alerts ({path}) cannot be read, so no alert is sent: {reason};"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
+from evenkeel_common.wear import Wear
 
 from . import live, totals
 from .cache import Cache
@@ -28,7 +29,6 @@ from .period import Key, Period, Sum, unpack
 from .rows import add_up, written
 from .schema import FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
-from .wear import Wear
 
 ASK_S = 2.0  # timeout of a request to the service
 NO_MINUTES = 1 << 53  # no saved minute has a higher number, so the answer has only the minute that is running

@@ -12,13 +12,13 @@ from pathlib import Path
 from evenkeel_agent.settings import Settings
 from evenkeel_api.messages import Message
 from evenkeel_common.notify import Watchdog, notify
+from evenkeel_common.wear import wear
 
 from . import live, schema, totals
 from .live import Live, Server
 from .sampler import Sampler
 from .store import Store, StoreError
 from .totals import Totals
-from .wear import wear
 
 INTERVAL_S = 1.0  # time between two samples
 # The time between two saves. A power cut loses at most the complete minutes since the last save, and the current
@@ -112,7 +112,7 @@ class History:
         now_s = time.monotonic()
         states = []
         for device in self._devices:
-            state = wear(Path(self._settings.path("/sys/block")), device)
+            state = wear(self._settings.path("/sys/block"), device)
             saved = self._wear.get(device)
             if saved is None or saved[1] != state.state or now_s - saved[0] >= WEAR_S or last_time:
                 states.append(state)

@@ -23,12 +23,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from evenkeel_api.messages import Message
+from evenkeel_common.wear import Wear
 
 from .period import pack
 from .rows import add_up
 from .schema import APPLICATION_ID, CREATE, DAMAGED, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
-from .wear import Wear
 
 # The size of a database page in bytes. A row of 16 busy apps has 2.8 to 3.3 KB. With larger pages, much of a row's last
 # page would be empty.

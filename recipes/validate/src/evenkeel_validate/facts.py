@@ -83,8 +83,8 @@ def gather(sys: Path, disk: str, run: Run = run_program) -> list[Fact]:
         case "mmc":
             found += _ext_csd(sys, disk)
         case "nvme" | "scsi":
-            folder = ufs.health(base)
-            found += _ufs(folder) if folder else _smart(disk, run)
+            folder = ufs.health(str(base))
+            found += _ufs(Path(folder)) if folder else _smart(disk, run)
         case _:
             found.append(Fact("health", "", "", f"{disk} is neither eMMC, SD, SATA, UFS nor NVMe"))
     return found

@@ -44,6 +44,7 @@ NAMES = {
     "SetHostName": ("Name of the board", "hostname"),
     "SetTimeZone": ("Time zone", "zone"),
     "SetTimeServers": ("Time servers", "servers"),
+    "SetWearLimit": ("Wear limit", "percent"),
 }
 # methods with a row in the audit log that change nothing
 HARMLESS = frozenset({"GetBackup", "OpenRecording", "OpenSupportBundle", "SendTestAlert"})

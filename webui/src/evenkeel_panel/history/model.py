@@ -17,10 +17,10 @@ from .changes import Change, Changes
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from evenkeel_common.wear import Wear as State
     from evenkeel_history.lanes import Lanes
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
-    from evenkeel_history.wear import Wear as State
 
 # the spans that a user can choose: name in the URL → (seconds, words after "the last")
 SPANS = {
@@ -41,7 +41,7 @@ SPARE_BLOCKS = (
     "normal",
     "warning",
     "urgent",
-)  # the states of spare blocks, as evenkeel_history.wear names them
+)  # the states of spare blocks, as evenkeel_common.wear names them
 REST = "Rest of the board"  # the title of everything that is not an app
 
 
@@ -113,16 +113,11 @@ class HistoryPage(Struct, frozen=True):
     heat: list[Heat]
 
 
-def life_used(state: State) -> int | None:
-    """The used part of the life of a flash device in percent: of the two types of its memory, the larger value."""
-    return max((life for life in (state.life_a, state.life_b) if life is not None), default=None)
-
-
 def _wear(states: Mapping[str, list[tuple[int, State]]]) -> list[Wear]:
     result = []
     for device, found in sorted(states.items()):
         at, state = found[-1]
-        result.append(Wear(at, device, life_used(state), state.pre_eol))
+        result.append(Wear(at, device, state.life_used, state.pre_eol))
     return result
 
 

@@ -22,14 +22,14 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
-from ..history.model import DIRECTIONS, SPARE_BLOCKS, life_used
+from ..history.model import DIRECTIONS, SPARE_BLOCKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from evenkeel_api.features.board import Status
+    from evenkeel_common.wear import Wear
     from evenkeel_history.period import Flow, Sum
-    from evenkeel_history.wear import Wear
 
     from ..board import View
 
@@ -214,7 +214,7 @@ def _latency(flows: Iterable[tuple[dict[str, str], Flow]]) -> Metric:
 
 
 def _wear(states: Mapping[str, Wear]) -> Iterator[Metric]:
-    lives = ((device, life_used(state)) for device, state in states.items())
+    lives = ((device, state.life_used) for device, state in states.items())
     yield _gauge(
         "evenkeel_device_life_used",
         "Used part of the life of a flash device, as it reports it: upper end of its range.",

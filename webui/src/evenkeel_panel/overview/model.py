@@ -12,12 +12,12 @@ from ..apps.model import AgentState, BoardState
 from ..apps.model import page_data as apps_data
 from ..history.model import Stalls, order
 from ..problems import Problem
-from ..wear.model import Device, warnings
 
 if TYPE_CHECKING:
     from evenkeel_history.reader import Found
 
     from ..board import View
+    from ..wear.model import Device
     from .recent import Recent
 
 
@@ -64,7 +64,7 @@ class OverviewPage(Struct, frozen=True):
     )  # the app with the highest latency now; None: no app uses the flash, or it is not known
     last_hour: LastHour
     recorder: list[Problem] | None  # problems of the recorder, which `problems` has, too; None: not known
-    limit_percent: int  # the limit of the page Wear
+    limit_percent: int | None  # the wear limit; 0: none; None: not known
     devices: list[Device]
     throughput: Throughput
 
@@ -79,14 +79,13 @@ def page_data(
     hour: Found,
     hour_problem: str,
     devices: list[Device],
-    limit: int,
     step_s: int,
     own: list[Problem],
 ) -> OverviewPage:
     """OWN: problems of the panel itself."""
     shown = apps_data(view)
     reported = [problems.of_agent(note) for note in view.status.problems] if view.status else []
-    found = reported + own + warnings(devices, limit)
+    found = reported + own
     busy = [app for app in view.apps if app.p99_us >= 0] if view.live else []
     worst = max(busy, key=lambda app: app.p99_us, default=None)
     return OverviewPage(
@@ -105,7 +104,7 @@ def page_data(
             ),
         ),
         recorder=[problem for problem in reported if _of_recorder(problem.code)] if view.live else None,
-        limit_percent=limit,
+        limit_percent=view.status.wear_limit if view.status else None,
         devices=devices,
         throughput=Throughput(
             start=recent.start,

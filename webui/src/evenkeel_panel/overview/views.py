@@ -18,7 +18,6 @@ from ..history.model import REST, colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from ..problems import of_message
 from ..wear.model import RATE_DAYS
-from ..wear.views import limit
 from ..wear.views import load as load_wear
 from . import model
 from .recent import STEP_S, Source
@@ -44,7 +43,7 @@ def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
     hour = source.hour.get(lambda: reader().read(now - HOUR, now + 1))
     devices = source.wear.get(lambda: load_wear(RATE_DAYS, shown)[1])
     own = [of_message(problem)] if (problem := panel().db.problem) else []
-    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, limit(), STEP_S, own)
+    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, STEP_S, own)
 
 
 def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:

@@ -10,7 +10,7 @@ from evenkeel_api.schema import Struct
 from evenkeel_history.tiers import DAY, HOUR, slot
 
 from .. import problems, texts
-from ..history.model import amount, life_used, order
+from ..history.model import amount, order
 from ..problems import Problem
 from ..times import day
 from . import projection
@@ -18,16 +18,15 @@ from . import projection
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from evenkeel_api.features.board import Status
+    from evenkeel_common.wear import Wear
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
-    from evenkeel_history.wear import Wear
 
 SPANS = {14: "14 days", 90: "90 days"}  # that a user can choose: days → words after "the last"
 RATE_DAYS = 14  # today's rate is the mean over this many days
 LEAST_S = HOUR  # a rate needs at least this much sampled time
-LIMIT = 80  # percent of the life, until an administrator sets another limit
 FAR_DAYS = 36525.0  # an end that is further away is not worth a date
-SPARE = {"warning": 80, "urgent": 90}  # used part of the spare blocks in percent, JEDEC JESD84-B51, 7.4.43
 
 
 class Row(Struct, frozen=True):
@@ -76,9 +75,8 @@ class WearPage(Struct, frozen=True):
     end: int
     days: int
     problem: str  # why a part of the history may be missing: a sentence; empty if nothing is missing
-    limit_percent: (
-        int  # the panel warns if a device reports at least this much of its life as used; 0: it does not
-    )
+    # The board warns if a device reports at least this much of its life as used; 0: it does not. None: not known.
+    limit_percent: int | None
     problems: list[Problem]
     devices: list[Device]
     rows: list[Row]
@@ -112,7 +110,7 @@ def _device(
 ) -> Device:
     at, state = states[-1] if states else (None, None)
     lives = (state.life_a, state.life_b) if state else (None, None)
-    used = life_used(state) if state else None
+    used = state.life_used if state else None
     left = projection.project_device(states)
     # If time was sampled, a device without I/O has the rate 0.
     per_day = sum(rates.values()) if rates or sampled_s >= LEAST_S else None
@@ -160,7 +158,7 @@ def _outlook(
     if left is None or used is None:
         return texts.text("wear-no-life" if known else "wear-no-report", device=name), ""
     if left.used_up:
-        return texts.text("wear-used-up", device=name), texts.text("wear-used-up-basis")
+        return texts.text("wear-over", device=name), texts.text("wear-over-basis")
     watched = texts.text("wear-watched", date=_words(left.since))
     if not left.least and used < projection.END:
         return texts.text("wear-hardly-written", device=name), watched
@@ -197,29 +195,16 @@ def _words(at: int) -> str:
     return time.strftime("%d\u00a0%b\u00a0%Y", time.gmtime(at)).removeprefix("0")
 
 
-def warnings(found: Collection[Device], limit: int) -> list[Problem]:
-    """What an administrator must know about the devices. LIMIT: percent of the life; 0: no warning at a limit."""
-    result = []
-    for device in found:
-        used = device.life_used_percent
-        if used is not None and used > projection.END:
-            result.append(problems.own("wear-used-up", device=device.name))
-        elif limit and used is not None and used >= limit:
-            result.append(problems.own("wear-limit", device=device.name, used=used, limit=limit))
-        if device.spare_blocks in SPARE:
-            part = SPARE[device.spare_blocks]
-            result.append(problems.own("wear-spare", device=device.name, part=part))
-    return result
-
-
-def page_data(found: Found, days: int, problem: str, flash: list[Device], limit: int) -> WearPage:
+def page_data(found: Found, days: int, problem: str, flash: list[Device], status: Status | None) -> WearPage:
+    """STATUS: of the board; None: the agent does not answer."""
+    notes = status.problems if status else []
     return WearPage(
         start=found.start,
         end=found.end,
         days=days,
         problem=problem,
-        limit_percent=limit,
-        problems=warnings(flash, limit),
+        limit_percent=status.wear_limit if status else None,
+        problems=[problems.of_agent(note) for note in notes if note.code.startswith("wear-")],
         devices=flash,
         rows=[
             Row(date, app, device, flow.bytes, sampled_s)

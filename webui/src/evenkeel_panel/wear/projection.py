@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from evenkeel_history.wear import Wear
+    from evenkeel_common.wear import Wear
 
 STEP = 10  # size of a range, in percent of the life
 END = 100  # percent at which the life is used up

@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING
 
 import msgspec
-from evenkeel_api.roles import ADMIN, includes
 from evenkeel_history.tiers import DAY, slot
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from .. import texts
+from ..agent import AgentError, AgentRefused
 from ..apps.model import BadNumber, parse_fixed_share
-from ..context import Nav, identity, panel, view
+from ..context import Nav, call, panel, view
 from ..history import chart
 from ..history.model import colors, duration, everybody, title
 from ..history.views import problem_of, reader, ticks
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 blueprint = Blueprint("wear", __name__, template_folder="templates")
 NAV = Nav(110, "Wear", "wear.page")
-# The panel alone compares the wear with the limit. So the limit is in settings.db, and the agent does not know it.
-LIMIT_KEY = "wear_limit_percent"
 
 
 def _days() -> int:
@@ -38,12 +36,6 @@ def _days() -> int:
     if days not in map(str, model.SPANS):
         abort(422, f"The number of days must be one of {', '.join(map(str, model.SPANS))}.")
     return int(days)
-
-
-def limit() -> int:
-    """The part of a device's life in percent from which the panel warns; 0: it does not warn."""
-    saved = panel().db.setting(LIMIT_KEY)
-    return int(saved) if saved and saved.isdecimal() else model.LIMIT
 
 
 def load(days: int, shown: View) -> tuple[Found, list[model.Device]]:
@@ -57,8 +49,9 @@ def load(days: int, shown: View) -> tuple[Found, list[model.Device]]:
 
 
 def _data(days: int) -> tuple[Found, model.WearPage]:
-    found, flash = load(days, view(names=True))
-    return found, model.page_data(found, days, problem_of(found), flash, limit())
+    shown = view(names=True)
+    found, flash = load(days, shown)
+    return found, model.page_data(found, days, problem_of(found), flash, shown.status)
 
 
 @blueprint.get("/wear.json")
@@ -80,9 +73,6 @@ def page() -> str:
 @blueprint.post("/wear/limit")
 def set_limit() -> str | tuple[str, int]:
     """Set the limit: the field `limit` of the form is a percentage or "off"."""
-    who = identity()
-    if who is None or not includes(who.role, ADMIN):
-        abort(403, texts.text("wear-limit-role"))
     typed = request.form.get("limit", "")
     days = _days()
     try:
@@ -91,7 +81,17 @@ def set_limit() -> str | tuple[str, int]:
         percent = parse_fixed_share(typed)  # the same rule: 1 to 100 %, or "off"
     except BadNumber as error:
         return _page(days, message=str(error), kind="bad", typed=typed[:40]), 422
-    panel().db.set_setting(LIMIT_KEY, str(percent), by_user=True)
+    try:
+        call("SetWearLimit", percent)
+    except AgentError as error:
+        if isinstance(error, AgentRefused) and error.kind in (
+            "NotLoggedIn",
+            "PasswordMustChange",
+            "NotAuthorized",
+        ):
+            raise
+        return _page(days, message=str(error), kind="bad", typed=typed[:40]), error.http
+    panel().board.expire()
     saved = texts.text("wear-limit-set", percent=percent) if percent else texts.text("wear-limit-off")
     return _page(days, message=saved, kind="ok")
 

@@ -17,13 +17,6 @@ BACKUP = "org.evenkeel.agent.backup"
 ACTIONS = {BACKUP: "Save and restore all settings of the board"}
 
 MAX_BYTES = 256 * 1024
-Panel = Annotated[
-    str,
-    Meta(
-        max_length=10_000,
-        description="settings of the panel as text, which the agent only stores in the file; empty: none",
-    ),
-]
 Backup = Annotated[str, Meta(max_length=MAX_BYTES, description="the file, JSON text")]
 
 
@@ -32,7 +25,6 @@ class Restore(Struct, frozen=True):
 
     board: Annotated[str, Meta(description="name of the board from which the backup is")]
     made_at: Annotated[Time, Meta(description="when the backup was made")]
-    panel: Panel
     changes: Annotated[
         list[Note], Meta(description="one [message](#message) for each setting that differs on this board")
     ] = msgspec.field(default_factory=list)
@@ -47,7 +39,6 @@ class Restore(Struct, frozen=True):
 
 class GetBackup(Struct, frozen=True):
     password: Annotated[Password, Meta(description="password of the user of the panel: the file is secret")]
-    panel: Panel
 
 
 class CheckBackup(Struct, frozen=True):
@@ -77,7 +68,7 @@ METHODS = (
         "backup",
         (NotLoggedIn, WrongPassword, TooManyTries, *ANY),
         changes=True,
-        secret=("password", "panel"),
+        secret=("password",),
         no_token=True,
     ),
     Method(

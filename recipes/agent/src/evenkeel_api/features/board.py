@@ -11,6 +11,7 @@ from ..method import Method
 from ..roles import VIEWER
 from ..schema import U64, Struct
 from .apps import App
+from .wear import WearLimit
 
 READ = "org.evenkeel.agent.read"
 ACTIONS = {READ: "See the state of the board and its apps"}
@@ -68,6 +69,7 @@ class Status(Struct, frozen=True):
             description="one [message](#message) per problem ([what to do](error-codes.md#problems-in-ekctl-status))"
         ),
     ] = msgspec.field(default_factory=list)
+    wear_limit: WearLimit = 0
 
 
 class Snapshot(Struct, frozen=True):

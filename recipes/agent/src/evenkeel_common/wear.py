@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+# ruff: noqa: PTH118
 """The wear of flash devices: what an eMMC or a UFS device reports about itself, and the bytes written since boot."""
 
-from pathlib import Path
+import os.path
 
 import msgspec
-from evenkeel_common import ufs
-from evenkeel_common.files import read_line
+
+from . import ufs
+from .files import read_line
 
 SECTOR = 512
 HEALTH = {1: "normal", 2: "warning", 3: "urgent"}  # PRE_EOL_INFO, JEDEC JESD84-B51, 7.4.43
@@ -29,6 +31,11 @@ class Wear(msgspec.Struct, frozen=True):
         """The values that the device reports about itself. They seldom change."""
         return self.device, self.life_a, self.life_b, self.pre_eol
 
+    @property
+    def life_used(self) -> int | None:
+        """The used part of the life in percent: of the two types of memory, the larger value. None: not reported."""
+        return max((life for life in (self.life_a, self.life_b) if life is not None), default=None)
+
 
 def _number(text: str) -> int:
     """A register as the kernel prints it, in hexadecimal; 0 if there is none."""
@@ -47,15 +54,16 @@ def _life(text: str) -> int | None:
     return min(_number(text), 11) * 10 or None
 
 
-def wear(sys_block: Path, device: str) -> Wear:
-    base = sys_block / device
+def wear(sys_block: str, device: str) -> Wear:
+    """What DEVICE, a name in the folder SYS_BLOCK, reports. Blocks for a few small reads."""
+    base = os.path.join(sys_block, device)
     if folder := ufs.health(base):
-        lives = [read_line(str(folder / name)) for name in (ufs.LIFE_A, ufs.LIFE_B)]
-        spare = read_line(str(folder / ufs.SPARE_BLOCKS))
+        lives = [read_line(os.path.join(folder, name)) for name in (ufs.LIFE_A, ufs.LIFE_B)]
+        spare = read_line(os.path.join(folder, ufs.SPARE_BLOCKS))
     else:
-        lives = read_line(str(base / "device/life_time")).split()
-        spare = read_line(str(base / "device/pre_eol_info"))
-    counters = read_line(str(base / "stat")).split()
+        lives = read_line(f"{base}/device/life_time").split()
+        spare = read_line(f"{base}/device/pre_eol_info")
+    counters = read_line(f"{base}/stat").split()
     return Wear(
         device,
         _life(lives[0]) if lives else None,
