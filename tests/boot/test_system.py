@@ -168,6 +168,8 @@ def test_services_run_as_their_own_users(board: Board) -> None:
 
 AS_AGENT = "setpriv --reuid=evenkeel-agent --regid=evenkeel-agent --clear-groups"
 MANAGER = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+LOGIN = "org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager"
+TIMESYNC = "org.freedesktop.timesync1 /org/freedesktop/timesync1 org.freedesktop.timesync1.Manager"
 WEIGHT = "true 1 IOWeight t 500"
 
 
@@ -229,10 +231,38 @@ def test_code_that_runs_as_the_agent_controls_apps_only(board: Board) -> None:
     board.run("test ! -e /var/lib/evil")
     board.run("systemctl stop ek-test-app.service")
     assert board.try_run(f"{AS_AGENT} systemd-run touch /var/lib/evil")[0] != 0
-    # name and time zone of the board are the agent's task, but nothing else of these services
-    for command in ("timedatectl set-time 2001-01-01", "timedatectl set-local-rtc 1"):
-        assert board.try_run(f"{AS_AGENT} {command}")[0] != 0, command
-    assert board.try_run(f"{AS_AGENT} systemctl halt")[0] != 0
+    _refused(
+        board,
+        AS_AGENT,
+        "systemctl halt",
+        "timedatectl set-ntp false",
+        "timedatectl set-timezone Asia/Tokyo",
+        "hostnamectl set-hostname --static evil",
+        f"busctl call {TIMESYNC} SetRuntimeNTPServers as 1 evil.example",
+        f"busctl call {LOGIN} Reboot b false",
+        f"busctl call {LOGIN} PowerOff b false",
+        f"busctl call {MANAGER} StartUnit ss evenkeel-factory-reset@none.service replace",
+    )
+
+
+def test_code_that_runs_as_ek_system_gives_its_orders_only(board: Board) -> None:
+    _refused(
+        board,
+        AS_AGENT.replace("evenkeel-agent", "evenkeel-system"),
+        "systemctl halt",
+        "timedatectl set-ntp false",
+        "timedatectl set-local-rtc 1",
+        f"busctl call {MANAGER} StartUnit ss evenkeel-factory-reset@evil.service replace",
+        f"busctl call {MANAGER} StopUnit ss nginx.service replace",
+        f"busctl call {MANAGER} SetUnitProperties 'sba(sv)' evenkeel-player.service {WEIGHT}",
+    )
+
+
+def _refused(board: Board, user: str, *commands: str) -> None:
+    for command in commands:
+        status, text = board.try_run(f"{user} {command}")
+        assert status != 0, (command, text)
+        assert "ccess denied" in text or "uthenti" in text or "not permitted" in text, (command, text)
 
 
 def test_code_that_runs_as_the_agent_writes_its_state_only(board: Board) -> None:

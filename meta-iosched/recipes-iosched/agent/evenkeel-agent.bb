@@ -25,7 +25,9 @@ USERADD_PARAM:${PN} = "\
     --system --uid 902 --gid evenkeel-agent --no-create-home --home-dir / \
     --shell ${sbindir}/nologin --comment 'Evenkeel agent' evenkeel-agent; \
     --system --uid 904 --gid evenkeel-network --no-create-home --home-dir / \
-    --shell ${sbindir}/nologin --comment 'Evenkeel network settings' evenkeel-network \
+    --shell ${sbindir}/nologin --comment 'Evenkeel network settings' evenkeel-network; \
+    --system --user-group --no-create-home --home-dir / \
+    --shell ${sbindir}/nologin --comment 'Evenkeel system orders' evenkeel-system \
 "
 
 FILES:${PN} += "\

@@ -17,16 +17,17 @@ import sys
 import tempfile
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.unpack import unpack_variants
-from evenkeel_agent import systemd
+from evenkeel_agent import system_helper, systemd
 from evenkeel_agent.bus import Bus, CallError
 from evenkeel_api import interface
+from evenkeel_common import command
 
 COMPONENT = Path(__file__).resolve().parent.parent
 PANEL = "daemon"  # the user in place of evenkeel-panel, which exists only on a board
@@ -291,6 +292,20 @@ class FakeHelper(ABC):
                     self.reply(connection, self.orders[-1])
 
 
+class SystemHelper(FakeHelper):
+    """ek-system: its real code and the real busctl, on the bus ADDRESS. polkit allows everything."""
+
+    def __init__(self, path: Path, address: str) -> None:
+        self._address = address
+        super().__init__(path)
+
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        connection.sendall(system_helper.answer(json.dumps(order).encode(), self._run))
+
+    def _run(self, arguments: Sequence[str], limit_s: float) -> None:
+        command.run(["env", f"DBUS_SYSTEM_BUS_ADDRESS={self._address}", *arguments], limit_s)
+
+
 class FakeFixedShareHelper:
     """Replaces ek-fixed-share and the kernel. It accepts orders for the devices in `devices` ("MAJ:MIN").
 
@@ -400,6 +415,7 @@ class Harness:
         self.systemd: FakeSystemd
         self.polkit: FakePolkit
         self.helper: FakeFixedShareHelper
+        self.system_helper: SystemHelper
         self.client: Bus
         self.log = self.top / "log"
         # The tests also run ekctl as other users, who may have no access to the source tree. So they get a copy.
@@ -456,6 +472,7 @@ class Harness:
         await self.systemd_up()
         await self.polkit_up()
         self.helper_up()
+        self.system_helper = SystemHelper(self.root / "run/evenkeel/system", self.address)
         self.client = await self.connect()
         return self
 
@@ -485,6 +502,7 @@ class Harness:
         if self.log.exists():
             print(self.log.read_text())  # pytest shows it if the test fails
         self.helper.close()
+        self.system_helper.__exit__()
         for bus in self._buses:
             bus.close()
         self.bus_down()

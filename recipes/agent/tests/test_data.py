@@ -154,25 +154,30 @@ def test_the_agent_may_not_start_a_unit_without_a_file() -> None:
     )
 
 
-def test_the_agent_may_restart_the_board_and_switch_it_off() -> None:
+SYSTEM = "evenkeel-system"
+
+
+def test_ek_system_may_restart_the_board_and_switch_it_off() -> None:
     login = "org.freedesktop.login1."
     for action in ("reboot", "reboot-multiple-sessions", "power-off", "power-off-multiple-sessions"):
-        assert decision(login + action, {}, None) == "yes", action
+        assert decision(login + action, {}, None, user=SYSTEM) == "yes", action
+        assert decision(login + action, {}, None) == "no", "the agent asks ek-system instead"
     for action in ("halt", "suspend", "reboot-ignore-inhibit", "power-off-ignore-inhibit"):
-        assert decision(login + action, {}, None) == "no", action
+        assert decision(login + action, {}, None, user=SYSTEM) == "no", action
     assert decision(login + "reboot", {}, None, user="evenkeel-panel") == "not handled"
 
 
 RESET_FILE = "/usr/lib/systemd/system/evenkeel-factory-reset@.service"
 
 
-def test_the_agent_may_order_a_factory_reset() -> None:
+def test_ek_system_may_order_a_factory_reset() -> None:
     for what in ("keep", "all", "none"):
         unit = f"evenkeel-factory-reset@{what}.service"
         shown = APP | {"Id": unit, "Slice": "system.slice", "FragmentPath": RESET_FILE}
-        answers = {verb: decision(MANAGE, {"unit": unit, "verb": verb}, shown) for verb in VERBS}
+        answers = {verb: decision(MANAGE, {"unit": unit, "verb": verb}, shown, user=SYSTEM) for verb in VERBS}
         assert answers == {"set-property": "no", "start": "yes", "stop": "yes"}
         details = {"unit": unit, "verb": "start"}
+        assert decision(MANAGE, details, shown) == "no", "the agent asks ek-system instead"
         assert decision(MANAGE, details, shown, user="evenkeel-panel") == "not handled"
         # For polkit, a transient unit of this name would look the same.
         for other in (
@@ -181,24 +186,26 @@ def test_the_agent_may_order_a_factory_reset() -> None:
             {"FragmentPath": "/run/systemd/transient/x"},
             {"Id": "x"},
         ):
-            assert decision(MANAGE, details, shown | other) == "no"
-        assert decision(MANAGE, details, None) == "no"
+            assert decision(MANAGE, details, shown | other, user=SYSTEM) == "no"
+        assert decision(MANAGE, details, None, user=SYSTEM) == "no"
     for unit in (
         "evenkeel-factory-reset@x.service",
         "evenkeel-factory-reset@keep.service.service",
         "x@keep.service",
     ):
         shown = APP | {"Id": unit, "Slice": "system.slice", "FragmentPath": RESET_FILE}
-        assert decision(MANAGE, {"unit": unit, "verb": "start"}, shown) == "no"
+        assert decision(MANAGE, {"unit": unit, "verb": "start"}, shown, user=SYSTEM) == "no"
+    assert decision(MANAGE, {"unit": "a.service", "verb": "start"}, APP, user=SYSTEM) == "no", "an app"
 
 
-def test_the_agent_may_set_name_zone_and_time_servers() -> None:
+def test_ek_system_may_set_name_zone_and_time_servers() -> None:
     for action in (
         "hostname1.set-static-hostname",
         "timedate1.set-timezone",
         "timesync1.set-runtime-servers",
     ):
-        assert decision(f"org.freedesktop.{action}", {}, None) == "yes", action
+        assert decision(f"org.freedesktop.{action}", {}, None, user=SYSTEM) == "yes", action
+        assert decision(f"org.freedesktop.{action}", {}, None) == "no", "the agent asks ek-system instead"
         assert decision(f"org.freedesktop.{action}", {}, None, user="evenkeel-panel") == "not handled"
     for action in (
         "hostname1.set-hostname",
@@ -208,7 +215,7 @@ def test_the_agent_may_set_name_zone_and_time_servers() -> None:
         "timedate1.set-ntp",
         "timedate1.set-local-rtc",
     ):
-        assert decision(f"org.freedesktop.{action}", {}, None) == "no", action
+        assert decision(f"org.freedesktop.{action}", {}, None, user=SYSTEM) == "no", action
 
 
 def test_the_agent_may_do_nothing_else() -> None:
@@ -267,6 +274,7 @@ def test_only_the_agent_sends_orders_and_only_the_helper_has_a_capability() -> N
         "evenkeel-network-boot.service": [""],
         "evenkeel-network.service": [""],
         "evenkeel-recordings@.service": [""],
+        "evenkeel-system@.service": [""],
     }
 
 
@@ -282,6 +290,15 @@ def test_only_the_agent_asks_for_recordings_and_the_helper_cannot_change_them() 
     assert "RestrictAddressFamilies=none" in helper
     assert not [line for line in helper if line.startswith(("ReadWritePaths=", "User="))]
     assert "RuntimeMaxSec=1h" in helper
+
+
+def test_only_the_agent_gives_orders_to_ek_system_which_writes_nothing() -> None:
+    socket = (DATA / "evenkeel-system.socket").read_text()
+    assert f"ListenSequentialPacket={Settings().system_socket}\n" in socket
+    assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
+    lines = (DATA / "evenkeel-system@.service").read_text().splitlines()
+    assert {"User=evenkeel-system", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(lines)
+    assert not [line for line in lines if re.match(r"(ReadWritePaths|\w+Directory)=", line)]
 
 
 def test_only_the_agent_changes_the_network_and_the_helper_writes_two_folders() -> None:

@@ -4,11 +4,12 @@
 import asyncio
 import json
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
 import pytest
-from agent_harness import ERROR, Fake, Harness, on_board, write
+from agent_harness import ERROR, Fake, FakeHelper, Harness, on_board, write
 from dbus_fast import Message, Variant
 from evenkeel_agent import system
 from evenkeel_agent.alerts import Alerts
@@ -25,7 +26,7 @@ ZONE_TAB = "# a comment\nDE\t+5230+01322\tEurope/Berlin\tmost of Germany\nUS\t+4
 class FakeHostname(Fake):
     """systemd-hostnamed: writes /etc/hostname."""
 
-    name = system.HOSTNAME
+    name = "org.freedesktop.hostname1"
 
     def __init__(self, bus: Any, board: Harness) -> None:
         super().__init__(bus)
@@ -198,7 +199,7 @@ async def test_servers_that_the_service_does_not_take_are_a_problem_until_it_doe
     found = await board.call("SetTimeServers", ["ntp.example.org"])
     assert found["servers"] == ["ntp.example.org"]
     assert [note["code"] for note in found["problem"]] == ["time-servers-not-in-use"]
-    assert "did not accept them: no" in (await board.problems())[0]
+    assert "did not accept them: Access denied" in (await board.problems())[0]
     # The next change clears it. Otherwise the agent tries again after a minute.
     found = await board.call("SetTimeServers", ["192.0.2.7"])
     assert found["problem"] == []
@@ -334,6 +335,10 @@ def test_a_server_has_no_whitespace_and_is_no_option(text: str) -> None:
 
 
 def test_alerts_get_the_new_name(tmp_path: Path) -> None:
+    class Helper(FakeHelper):
+        def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+            connection.sendall(b"{}")
+
     class Bus:
         async def call(self, *_: Any, **__: Any) -> list[Any]:
             return [{}]
@@ -344,8 +349,11 @@ def test_alerts_get_the_new_name(tmp_path: Path) -> None:
     async def run() -> None:
         names: list[str] = []
         bus: Any = Bus()
-        found = system.SystemSettings(Settings(root=str(tmp_path)), bus, names.append)
-        await found.set_host_name(SetHostName("press-7"), Caller("", None, "bus"))
+        settings = Settings(root=str(tmp_path))
+        found = system.SystemSettings(settings, bus, names.append)
+        with Helper(Path(settings.system_socket)) as helper:
+            await found.set_host_name(SetHostName("press-7"), Caller("", None, "bus"))
+            assert helper.orders == [{"order": "name", "name": "press-7"}]
         assert names == ["press-7"]
         alerts = Alerts(Settings(root=str(tmp_path)), "evenkeel")
         alerts.rename("press-7")

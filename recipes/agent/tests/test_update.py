@@ -93,7 +93,7 @@ class FakeRauc(Fake):
 
 
 class FakeLogin(Fake):
-    name = update.LOGIN
+    name = "org.freedesktop.login1"
 
     async def answer(self, message: Message) -> tuple[str, list[Any]]:
         assert message.member in ("Reboot", "PowerOff")

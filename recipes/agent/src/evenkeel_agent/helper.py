@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orders to a helper that answers each connection with JSON: ek-network and ek-certificate with one packet, ek-journal,
-ek-validation and ek-pool with the packets of evenkeel_common.packets.
+"""Orders to a helper that answers each connection with JSON: ek-network, ek-certificate and ek-system with one packet,
+ek-journal, ek-validation and ek-pool with the packets of evenkeel_common.packets.
 """
 
 import asyncio

@@ -91,6 +91,11 @@ class Settings:
         return self.path("/run/evenkeel/journal")
 
     @property
+    def system_socket(self) -> str:
+        """The socket on which ek-system receives orders."""
+        return self.path("/run/evenkeel/system")
+
+    @property
     def validate_socket(self) -> str:
         """The socket on which ek-validation receives orders."""
         return self.path("/run/evenkeel/validate")

@@ -2,8 +2,8 @@
 # ruff: noqa: PTH113, PTH118
 """Serves the feature `system`: the name of the board and its clock.
 
-systemd-hostnamed and systemd-timedated save name and time zone in /etc, which outlives an update. polkit allows the agent
-these two methods, and one of systemd-timesyncd: it takes time servers, but forgets them when it ends.
+ek-system has systemd-hostnamed and systemd-timedated save name and time zone in /etc, which outlives an update. It also gives
+time servers to systemd-timesyncd, which forgets them when it ends. The agent itself may call none of these methods.
 
 Guarantee: the saved time servers are in use whenever systemd-timesyncd runs. The agent saves them, and gives them to the
 service when one of the two starts. If this fails, the agent tries again each RETRY_S, and the board has a problem.
@@ -36,11 +36,12 @@ from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
 from evenkeel_common.files import host_name, read_small, replace, why
 
+from . import system_orders
 from .bus import Bus, CallError
 from .caller import Caller
 from .settings import Settings
+from .system_orders import Order, SaveName, SaveZone, UseServers
 
-HOSTNAME = "org.freedesktop.hostname1"
 TIMEDATE = "org.freedesktop.timedate1"
 TIMESYNC = "org.freedesktop.timesync1"
 TIMESYNC_MANAGER = TIMESYNC + ".Manager"
@@ -136,14 +137,14 @@ class SystemSettings:
     async def set_host_name(self, request: SetHostName, caller: Caller) -> System:
         if request.hostname.lower() == "localhost":
             raise errors.InvalidArgument("name-localhost")
-        await self._order("name-not-set", HOSTNAME, "SetStaticHostname", request.hostname)
+        await self._order("name-not-set", SaveName(request.hostname))
         self._renamed(request.hostname)
         return await self.get_system(Nothing(), caller)
 
     async def set_time_zone(self, request: SetTimeZone, caller: Caller) -> System:
         if request.zone not in await asyncio.to_thread(zones, self._settings.path(ZONES)):
             raise errors.InvalidArgument("unknown-time-zone", zone=request.zone)
-        await self._order("time-zone-not-set", TIMEDATE, "SetTimezone", request.zone)
+        await self._order("time-zone-not-set", SaveZone(request.zone))
         return await self.get_system(Nothing(), caller)
 
     async def set_time_servers(self, request: SetTimeServers, caller: Caller) -> System:
@@ -171,14 +172,11 @@ class SystemSettings:
         found: dict[str, Any] = unpack_variants(answer)[0]
         return found
 
-    async def _order(self, code: str, name: str, member: str, value: str) -> None:
-        path = "/" + name.replace(".", "/")
+    async def _order(self, code: str, order: Order) -> None:
         try:
-            await self._bus.call(
-                name, path, name, member, "sb", [value, False], timeout_s=self._settings.call_timeout_s
-            )
-        except CallError as error:
-            raise errors.Failed(code, reason=error.text) from error
+            await system_orders.carry_out(order, self._settings)
+        except errors.AgentError as error:
+            raise errors.Failed(code, reason=error.message) from error
 
     async def _runs(self) -> bool:
         """Whether systemd-timesyncd runs. A call to its name would start it."""
@@ -201,20 +199,10 @@ class SystemSettings:
         """Give the servers to systemd-timesyncd if it runs. The caller holds _changing."""
         problem = None
         try:
-            if not await self._runs():
-                return
-
-            await self._bus.call(
-                TIMESYNC,
-                "/org/freedesktop/timesync1",
-                TIMESYNC_MANAGER,
-                "SetRuntimeNTPServers",
-                "as",
-                [self._servers],
-                timeout_s=self._settings.call_timeout_s,
-            )
-        except CallError as error:
-            problem = Message("time-servers-not-in-use", reason=error.text)
+            if await self._runs():
+                await system_orders.carry_out(UseServers(self._servers), self._settings)
+        except errors.AgentError as error:
+            problem = Message("time-servers-not-in-use", reason=error.message)
             _log.warning("%s", problem)
         finally:
             self._apply_problem = problem

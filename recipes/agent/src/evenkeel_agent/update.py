@@ -24,11 +24,12 @@ from evenkeel_api.messages import Message
 from evenkeel_api.method import Nothing
 from evenkeel_common.files import read_line
 
-from . import __version__
+from . import __version__, system_orders
 from .accounts import Accounts
 from .bus import Bus, CallError, Reports
 from .caller import Caller
 from .settings import Settings
+from .system_orders import EndSystem, Order, OrderReset
 
 RAUC = "de.pengutronix.rauc"
 INSTALLER = "de.pengutronix.rauc.Installer"
@@ -40,9 +41,7 @@ _OWNER = (
     "type='signal',sender='org.freedesktop.DBus',interface='org.freedesktop.DBus',"
     f"member='NameOwnerChanged',arg0='{RAUC}'"
 )
-LOGIN = "org.freedesktop.login1"
-SYSTEMD = "org.freedesktop.systemd1"
-# orders a factory reset for the next boot: writes the variable RESET of grubenv. The instance is keep, all or none.
+# orders a factory reset for the next boot for ek-system: writes the variable RESET of grubenv
 RESET_UNIT = "evenkeel-factory-reset@{}.service"
 # The panel stores an uploaded bundle here. Its other files are of no concern to RAUC, which makes root the owner of
 # a file before it checks the signature.
@@ -122,6 +121,7 @@ class Updates:
     """Serves the methods of evenkeel_api.features.update. `problems` has what GetStatus reports about updates."""
 
     def __init__(self, settings: Settings, bus: Bus, accounts: Accounts) -> None:
+        self._settings = settings
         self._bus = bus
         self._timeout_s = settings.call_timeout_s
         self._first_s = settings.first_update_check_s
@@ -202,10 +202,10 @@ class Updates:
         return await self._read()
 
     async def restart(self, _: Nothing, __: Caller) -> None:
-        await self._end("not-restarted", "Reboot")
+        await self._end("not-restarted", "restart")
 
     async def power_off(self, _: Nothing, __: Caller) -> None:
-        await self._end("not-switched-off", "PowerOff")
+        await self._end("not-switched-off", "power-off")
 
     async def factory_reset(self, request: Reset, caller: Caller) -> None:
         """Order the reset, then restart the board. If the board does not restart, the order is taken back."""
@@ -219,60 +219,47 @@ class Updates:
         if any(slot.next and not slot.running for slot in update.slots):
             # Another version may not know the order, and would leave it to a later one.
             raise errors.Conflict(code, reason=Message("reset-other-slot"))
-        what = "keep" if request.keep_recordings else "all"
+        what: system_orders.Reset = "keep" if request.keep_recordings else "all"
         try:
             await self._order_reset(code, what)
-            await self._end(code, "Reboot")
+            await self._end(code, "restart")
         except errors.AgentError:
-            await self._withdraw_reset(what)
+            await self._withdraw_reset()
             raise
 
     # internal
 
-    async def _withdraw_reset(self, what: str) -> None:
-        """Take the order WHAT back. Raises AgentError if it may remain."""
+    async def _withdraw_reset(self) -> None:
+        """Take the order back. Raises AgentError if it may remain."""
         code = "reset-remains"
         try:
-            await self._systemd("StopUnit", RESET_UNIT.format(what))
-            await self._order_reset(code, "")
-        except (CallError, errors.AgentError) as error:
-            reason = error.message if isinstance(error, errors.AgentError) else str(error)
-            raise errors.Failed(code, reason=reason) from error
+            await self._order_reset(code, "none")
+        except errors.AgentError as error:
+            raise errors.Failed(code, reason=error.message) from error
 
-    async def _systemd(self, member: str, unit: str) -> None:
-        path, manager = "/org/freedesktop/systemd1", SYSTEMD + ".Manager"
-        await self._bus.call(
-            SYSTEMD, path, manager, member, "ss", [unit, "replace"], timeout_s=self._timeout_s
-        )
-
-    async def _order_reset(self, code: str, what: str) -> None:
-        """Order WHAT, keep or all, or take the order back (""), and wait until this is in grubenv. Raises AgentError."""
-        unit = RESET_UNIT.format(what or "none")
+    async def _order_reset(self, code: str, what: system_orders.Reset) -> None:
+        """Order WHAT, or take the order back (none), and wait until this is in grubenv. Raises AgentError."""
+        wanted = "" if what == "none" else what
+        await self._carry_out(code, OrderReset(what))
         try:
-            await self._systemd("StartUnit", unit)
             for _ in range(int(RESET_S / RESET_POLL_S)):
-                if BootState.parse(await asyncio.to_thread(_start_of, self._grubenv)).reset == what:
+                if BootState.parse(await asyncio.to_thread(_start_of, self._grubenv)).reset == wanted:
                     return
                 await asyncio.sleep(RESET_POLL_S)
-        except (CallError, OSError) as error:
+        except OSError as error:
             raise errors.Failed(code, reason=str(error)) from error
-        raise errors.Failed(code, reason=Message("reset-not-ordered", unit=unit))
+        raise errors.Failed(code, reason=Message("reset-not-ordered", unit=RESET_UNIT.format(what)))
 
-    async def _end(self, code: str, member: str) -> None:
+    async def _carry_out(self, code: str, order: Order) -> None:
+        try:
+            await system_orders.carry_out(order, self._settings)
+        except errors.AgentError as error:
+            raise errors.Failed(code, reason=error.message) from error
+
+    async def _end(self, code: str, how: system_orders.End) -> None:
         """Restart the board or switch it off, unless an installation runs: the other slot would be incomplete."""
         _refuse_while(await self._read(), code)
-        try:
-            await self._bus.call(
-                LOGIN,
-                "/org/freedesktop/login1",
-                LOGIN + ".Manager",
-                member,
-                "b",
-                [False],
-                timeout_s=self._timeout_s,
-            )
-        except CallError as error:
-            raise errors.Failed(code, reason=str(error)) from error
+        await self._carry_out(code, EndSystem(how))
 
     def _check(self, code: str, source: str, caller: Caller) -> None:
         """Raises AgentError if no bundle can be accepted, or if the panel or a token names a file other than UPLOADED."""

@@ -198,6 +198,7 @@ TEXTS = {
     "reset-failed": "the factory reset failed, and is not tried again: {reason}",
     "reset-not-ordered": "{unit} did not write the order; see 'journalctl -u {unit}', then try again",
     # the system: name, clock, journal
+    "system-unreachable": "ek-system cannot be reached at {path}: {reason}; see 'systemctl status {unit}'",
     "name-localhost": "the name localhost means the board itself on every network; choose another name",
     "name-not-set": "the name was not changed: {reason}",
     "unknown-time-zone": "this board has no time zone {zone!r:.64}; 'ekctl time-zones' lists the time zones",

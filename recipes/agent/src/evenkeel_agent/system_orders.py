@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The orders to ek-system. A value has the same rules as in the methods of the agent: evenkeel_api.features.system."""
+
+from typing import Literal
+
+import msgspec
+from evenkeel_api.features.system import BoardName, Servers, Zone
+
+from . import helper
+from .settings import Settings
+
+HELPER_UNIT = "evenkeel-system.socket"
+CALL_S = 8  # time that ek-system gives a service for its answer
+# Time that a slow board may need to start ek-system.
+_START_S = 6.0
+
+
+End = Literal["restart", "power-off"]
+Reset = Literal["keep", "all", "none"]
+
+
+class _Order(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="order"):
+    """An order. Its answer is {} or an error."""
+
+
+class SaveName(_Order, frozen=True, tag="name"):
+    """Save the host name of the board."""
+
+    name: BoardName
+
+
+class SaveZone(_Order, frozen=True, tag="zone"):
+    """Save the time zone of the board."""
+
+    zone: Zone
+
+
+class UseServers(_Order, frozen=True, tag="servers"):
+    """Give time servers to systemd-timesyncd, which forgets them when it ends."""
+
+    servers: Servers
+
+
+class EndSystem(_Order, frozen=True, tag="end"):
+    """Restart the board, or switch it off."""
+
+    how: End
+
+
+class OrderReset(_Order, frozen=True, tag="reset"):
+    """Order a factory reset for the next boot, which keeps the recordings or erases all. none: take the order back."""
+
+    what: Reset
+
+
+Order = SaveName | SaveZone | UseServers | EndSystem | OrderReset
+
+
+async def carry_out(order: Order, settings: Settings) -> None:
+    """Give ORDER to ek-system. Raises AgentError."""
+    request, path = msgspec.to_builtins(order), settings.system_socket
+    await helper.order(path, request, settings.call_timeout_s + _START_S, "system-unreachable", HELPER_UNIT)
