@@ -90,6 +90,24 @@ class ApiBoard:
         )
 
 
+class ApiBoards:
+    """A panel that is replaced when a call has ended its tokens, for example by a reset of the password."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._number = folder, 0
+        self._new()
+
+    def _new(self) -> None:
+        self._number += 1
+        (state := self._folder / str(self._number)).mkdir()
+        self.board = ApiBoard(state)
+
+    def ready(self) -> ApiBoard:
+        if self.board.ask("/api/v1/ListUsers", "GET", "admin").status_code != 200:
+            self._new()
+        return self.board
+
+
 def openssl(*arguments: object) -> bytes:
     """What openssl prints."""
     return subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True).stdout

@@ -78,7 +78,9 @@ def _operation(method: Method, request: dict[str, Any], answer: dict[str, Any]) 
         },
     }
     if method.changes:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": request}}}
+        content = {"application/json": {"schema": request}}
+        # an empty body counts as {}
+        operation["requestBody"] = {"required": bool(method.inputs), "content": content}
     else:
         operation["parameters"] = [
             {

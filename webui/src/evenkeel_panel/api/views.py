@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from evenkeel_api.interface import METHODS
 from flask import Blueprint, Response, abort, request
+from werkzeug.exceptions import MethodNotAllowed
 
 from ..context import call
 from .openapi import SERVED, document
@@ -23,14 +24,16 @@ def openapi() -> Response:
     return Response(document(), mimetype="application/json")
 
 
-@blueprint.route("/api/v1/<name>", methods=["GET", "POST"])
+@blueprint.route("/api/v1/<name>", methods=["GET", "POST", "OPTIONS"], provide_automatic_options=False)
 def method(name: str) -> Response:
     if name not in SERVED:
         abort(404, f"The API has no method {name[:40]}. /api/v1/openapi.json lists the methods.")
     found = METHODS[name]
-    wanted = "POST" if found.changes else "GET"
-    if request.method != wanted:
-        abort(405, f"{name} is called with {wanted}.")
+    allowed = ["POST", "OPTIONS"] if found.changes else ["GET", "HEAD", "OPTIONS"]
+    if request.method == "OPTIONS":
+        return Response(headers={"Allow": ", ".join(allowed)})
+    if request.method not in allowed:
+        raise MethodNotAllowed(allowed, f"{name} is called with {allowed[0]}.")
     try:
         if request.method == "POST":
             values = msgspec.json.decode(request.get_data() or b"{}", type=found.request)
