@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 import threading
@@ -183,6 +185,8 @@ def test_throughput_by_app(page: Browser, store: Store, live: Live) -> None:
     assert found["problem"] == ""
     rates = {(rate["app"], rate["mbps"]) for rate in found["rates"]}
     assert rates == {("player", 20.0), ("loader", 5.0), ("", 0.0)}
+    written = list(csv.DictReader(io.StringIO(page.get("/overview.csv").text)))
+    assert written == [{name: str(value) for name, value in rate.items()} for rate in found["rates"]]
     shown = page.get("/").text
     assert shown.count("<title>Player</title>") == 1
     assert "<title>Rest of the board</title>" not in shown

@@ -34,7 +34,7 @@ def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
 
 def _plain(value: Any) -> Any:
     """The content of a cell: truth values, lists and objects as in JSON."""
-    if isinstance(value, bool | list | tuple | dict):
+    if isinstance(value, bool | list | tuple | dict | msgspec.Struct):
         return msgspec.json.encode(value).decode()
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from evenkeel_api.features.cache import Cache, PriorityDirectory
+from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
 from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
@@ -80,6 +80,11 @@ def page_json() -> Response:
 @blueprint.get("/cache.csv")
 def page_csv() -> Response:
     return csv_file(PriorityDirectory, _cache().directories, "priority-directories")
+
+
+@blueprint.get("/cache/minutes.csv")
+def minutes_csv() -> Response:
+    return csv_file(CacheMinute, _cache().minutes, "cache-minutes")
 
 
 @blueprint.get("/cache/live")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from evenkeel_api import schema
-from evenkeel_api.features.network import SetNetwork
+from evenkeel_api.features.network import Interface, SetNetwork
 from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, render_template, request
 
 from .. import texts
 from ..agent import AgentRefused
 from ..context import Nav, call, identity
+from ..tables import csv_file
 from . import model
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def form(name: str) -> tuple[str, int]:
 @blueprint.get("/network.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(call("GetNetwork")), mimetype="application/json")
+
+
+@blueprint.get("/network.csv")
+def page_csv() -> Response:
+    return csv_file(Interface, call("GetNetwork").interfaces, "network")
 
 
 @blueprint.post("/network/<name>")

@@ -17,6 +17,7 @@ from ..history import chart
 from ..history.model import REST, colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from ..problems import of_message
+from ..tables import csv_file
 from ..wear.model import RATE_DAYS
 from ..wear.views import load as load_wear
 from . import model
@@ -100,3 +101,11 @@ def page_json() -> Response:
     shown = view()
     data = _data(shown)[1]
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(data))
+
+
+@blueprint.get("/overview.csv")
+def page_csv() -> Response:
+    """The throughput of /overview.json, with the same status."""
+    shown = view()
+    rates = _data(shown)[1].throughput.rates
+    return csv_file(model.Rate, rates, "throughput", 200 if shown.live else 503)

@@ -107,6 +107,13 @@ def page_csv() -> Response:
     return csv_file(model.ChannelFigures, data.channels, "recorder-channels", 200 if shown.live else 503)
 
 
+@blueprint.get("/recorder/incidents.csv")
+def incidents_csv() -> Response:
+    """The incidents of /recorder.json, with the same status."""
+    shown, data = _found()
+    return csv_file(model.IncidentFigures, data.incidents, "incidents", 200 if shown.live else 503)
+
+
 @blueprint.post("/recorder/download")
 def download() -> BaseResponse | tuple[str, int] | tuple[Response, int]:
     """The range as a file. Before the first byte, an error is the page with the reason; after it, the file is cut."""

@@ -12,6 +12,7 @@ from flask import Blueprint, Response, abort, redirect, render_template, request
 from .. import texts
 from ..agent import AgentError
 from ..context import call, identity, panel
+from ..tables import csv_file
 from . import model
 
 if TYPE_CHECKING:
@@ -112,6 +113,11 @@ def page() -> str:
 @blueprint.get("/setup.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(_data()), mimetype="application/json")
+
+
+@blueprint.get("/setup.csv")
+def page_csv() -> Response:
+    return csv_file(model.SetUpStep, _data().steps, "set-up")
 
 
 @blueprint.post("/setup/step")

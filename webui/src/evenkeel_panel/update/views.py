@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_api.features.update import Slot
 from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
 
 from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, call, identity
+from ..tables import csv_file
 from .upload import Uploads
 
 if TYPE_CHECKING:
@@ -90,6 +92,11 @@ def state() -> Response:
 @blueprint.get("/update.json")
 def page_json() -> Response:
     return Response(msgspec.json.encode(_state()), mimetype="application/json")
+
+
+@blueprint.get("/update.csv")
+def page_csv() -> Response:
+    return csv_file(Slot, _state().slots, "slots")
 
 
 @blueprint.post("/upload/bundle")

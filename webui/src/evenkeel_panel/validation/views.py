@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_api.features.validation import ValidationRow
+from evenkeel_api.features.validation import Changed, LeftOut, Measured, ValidationRow
 from evenkeel_api.roles import ADMIN
 from evenkeel_common.packets import Truncated
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
@@ -136,6 +136,12 @@ def plan_json() -> Response:
     )
 
 
+@blueprint.get("/validation/plan.csv")
+def plan_csv() -> Response:
+    """The cases that the validation would leave out."""
+    return csv_file(LeftOut, call("PlanValidation", *_order(request.args)).left_out, "left-out")
+
+
 @blueprint.post("/validation/start")
 def start() -> tuple[str, int]:
     wanted = _order(request.form)
@@ -182,6 +188,11 @@ def report(id_: str) -> str:
 @blueprint.get("/validation/<id_>/summary.json")
 def report_json(id_: str) -> Response:
     return Response(msgspec.json.encode(_show(id_)), mimetype="application/json")
+
+
+@blueprint.get("/validation/<id_>/figures.csv")
+def report_csv(id_: str) -> Response:
+    return csv_file(Measured, _show(id_).figures, f"validation-{id_}")
 
 
 @blueprint.get("/validation/<id_>/report.<kind>")
@@ -243,3 +254,12 @@ def compare_json() -> Response | tuple[Response, int]:
     if found is None:
         return jsonify(error="InvalidArgument", reason=texts.text("validation-two")), 422
     return Response(msgspec.json.encode(found), mimetype="application/json")
+
+
+@blueprint.get("/validation/compare.csv")
+def compare_csv() -> Response:
+    """The differences of /validation/compare.json."""
+    before, after, found = _comparison()
+    if found is None:
+        abort(422, texts.text("validation-two"))
+    return csv_file(Changed, found.changed, f"validation-{before}-{after}")
