@@ -102,8 +102,10 @@ class ApiBoards:
         (state := self._folder / str(self._number)).mkdir()
         self.board = ApiBoard(state)
 
-    def ready(self) -> ApiBoard:
-        if self.board.ask("/api/v1/ListUsers", "GET", "admin").status_code != 200:
+    def ready(self, role: str = "admin") -> ApiBoard:
+        """A panel on which the token for ROLE has its rights."""
+        checks = (("ListApps", role), ("ListUsers", "admin"))
+        if any(self.board.ask(f"/api/v1/{name}", "GET", who).status_code != 200 for name, who in checks):
             self._new()
         return self.board
 
