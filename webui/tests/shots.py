@@ -304,6 +304,19 @@ def main() -> int:
             app.locator(".fixed-share-form .message.ok").wait_for()
             app.locator("[data-action=off]").wait_for(state="hidden")
 
+        # an app that is added and removed: both can be undone
+        page.goto("/apps/add")
+        for field, value in (("unit", "dashcam.service"), ("title", "Dashcam")):
+            page.fill(f"[name={field}]", value)
+        page.click("main [type=submit].primary")
+        page.locator("[data-app=dashcam]").wait_for()
+        shot(page, "apps-added-desktop-light")
+        page.click("[data-app=dashcam] [name=undo][value=added]")
+        for (size, theme), each in pages.items():
+            each.goto("/apps")
+            each.locator("[data-removed=dashcam]").wait_for()
+            shot(each, f"apps-removed-{size}-{theme}")
+
         pages["phone", "light"].set_viewport_size({"width": 360, "height": 740})
         page.wait_for_timeout(300)
         shot(pages["phone", "light"], "apps-small-phone-light")
@@ -444,6 +457,7 @@ def main() -> int:
         assert "2 problems need attention" in (overview.locator("h1").text_content() or "")
         shot(overview, "overview-problems-desktop-dark")
         shot(page_of_overview(pages["phone", "dark"]), "overview-problems-phone-dark")
+        agent.worn(Wear("mmcblk0", 40, 10, "normal"))  # as in the history
         limit = pages["desktop", "light"]
         limit.goto("/wear?days=90")
         limit.fill("[name=limit]", "much")

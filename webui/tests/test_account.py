@@ -286,7 +286,7 @@ def test_roles(admin: Browser, other: Browser) -> None:
     user(admin, other, "ben", "viewer")
     page = other.get("/apps")
     assert page.status_code == 200
-    assert page.text.count('<fieldset class="bare" disabled>') == 6
+    assert page.text.count('<fieldset class="bare" disabled>') == 8
     assert "/users" not in page.text
     for path in ("/users", "/audit", "/audit.json"):
         assert other.get(path).status_code == 403

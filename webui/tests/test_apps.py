@@ -698,6 +698,60 @@ def test_undo_never_replaces_a_later_value(admin: Browser, agent: FakeAgent, pan
     assert "The fixed share was changed again and is off now." in answer.text
 
 
+@pytest.mark.parametrize("htmx", [True, False])
+def test_undo_of_start_and_stop(admin: Browser, agent: FakeAgent, htmx: bool) -> None:
+    answer = admin.post("/apps/player/stop", "/apps", htmx=htmx)
+    if htmx:
+        assert undo_buttons(answer.text) == [("0", "Undo: start it again")]
+    assert undo_buttons(admin.get("/apps").text) == [("0", "Undo: start it again")]
+    answer = admin.post("/apps/player/undo", "/apps", htmx=htmx, undo="0")
+    assert answer.status_code == (200 if htmx else 303)
+    assert agent.apps[0].active_state == "active"
+    # the undo is a change, too
+    assert undo_buttons(admin.get("/apps").text) == [("1", "Undo: stop it again")]
+    admin.post("/apps/player/undo", "/apps", htmx=htmx, undo="1")
+    assert agent.apps[0].active_state == "inactive"
+    assert [call for call in agent.calls if call.endswith("App player")] == [
+        "StopApp player",
+        "StartApp player",
+        "StopApp player",
+    ]
+
+
+def test_undo_of_a_stop_is_too_late_if_somebody_has_started_the_app(
+    admin: Browser, agent: FakeAgent, panel: Panel
+) -> None:
+    admin.post("/apps/player/stop", "/apps", htmx=True)
+    agent.start_app("player")  # by ekctl
+    panel.board.expire()
+    assert undo_buttons(admin.get("/apps").text) == []
+    agent.calls.clear()
+    for htmx in (True, False):
+        answer = admin.post("/apps/player/undo", "/apps", htmx=htmx, undo="0")
+        assert answer.status_code == 409
+        assert "Player was started or stopped again since. Nothing was undone." in answer.text
+    assert not [call for call in agent.calls if call.startswith(("Start", "Stop"))]
+
+
+def test_start_of_an_app_that_runs_and_a_state_that_is_not_known_have_no_undo(
+    admin: Browser, agent: FakeAgent, panel: Panel
+) -> None:
+    admin.post("/apps/player/start", "/apps", htmx=True)
+    assert undo_buttons(admin.get("/apps").text) == []
+    admin.post("/apps/player/stop", "/apps", htmx=True)
+    agent.apps[0] = replace(agent.apps[0], active_state="unknown")
+    panel.board.expire()
+    assert undo_buttons(admin.get("/apps").text) == []
+    assert admin.post("/apps/player/undo", "/apps", undo="0").status_code == 409
+
+
+def test_a_refused_stop_has_no_undo(admin: Browser, agent: FakeAgent) -> None:
+    agent.refuse = refused("Failed", "systemd does not answer.")
+    assert admin.post("/apps/player/stop", "/apps", htmx=True).status_code >= 400
+    agent.refuse = None
+    assert undo_buttons(admin.get("/apps").text) == []
+
+
 def test_damaged_undo_is_ignored(admin: Browser, agent: FakeAgent, panel: Panel) -> None:
     admin.set_weight("player", "50")
     panel.db.set_setting("undo/weight/player", '{"before": "x"')
@@ -785,6 +839,164 @@ def test_add_and_remove_an_app(admin: Browser, agent: FakeAgent) -> None:
     assert (answer.status_code, answer.location) == (303, "/apps")
     assert [app.name for app in agent.apps] == ["loader", "player"]
     assert admin.get("/apps/dashcam/remove").status_code == 404
+
+
+def test_undo_of_an_added_app(admin: Browser, agent: FakeAgent) -> None:
+    add(admin)
+    assert undo_buttons(admin.get("/apps").text) == [("added", "Undo: remove it again")]
+    answer = admin.post("/apps/dashcam/remove", "/apps", undo="added")
+    assert (answer.status_code, answer.location) == (303, "/apps")
+    assert [app.name for app in agent.apps] == ["loader", "player"]
+    page = admin.get("/apps").text
+    assert "Dashcam was removed from this page." in page
+    assert 'action="/apps/dashcam/add-again"' in page
+
+
+def test_undo_of_an_added_app_is_too_late_after_a_change(admin: Browser, agent: FakeAgent) -> None:
+    add(admin)
+    admin.set_weight("dashcam", "300")
+    assert ("added", "Undo: remove it again") not in undo_buttons(admin.get("/apps").text)
+    answer = admin.post("/apps/dashcam/remove", "/apps", undo="added")
+    assert answer.status_code == 409
+    assert "Dashcam was changed since it was added. Nothing was undone." in answer.text
+    assert len(agent.apps) == 3
+    admin.set_weight("dashcam", "200")  # as it was added
+    assert ("added", "Undo: remove it again") in undo_buttons(admin.get("/apps").text)
+
+
+def remove_with_settings(admin: Browser) -> None:
+    """Add an app, make all its settings, and remove it."""
+    add(admin, description="Records the road")
+    admin.set_weight("dashcam", "300")
+    admin.set_fixed_share("dashcam", "30")
+    for directory in ("/data/dashcam", "/data/dashcam/index"):
+        admin.post("/cache/add", "/cache", app="dashcam", directory=directory)
+    assert admin.post("/apps/dashcam/remove", "/apps/dashcam/remove").status_code == 303
+
+
+def directories_of(agent: FakeAgent, name: str) -> list[str]:
+    return [one.path for one in agent.cache.directories if one.app == name]
+
+
+def test_undo_of_a_removed_app_sets_all_its_settings_again(admin: Browser, agent: FakeAgent) -> None:
+    remove_with_settings(admin)
+    assert directories_of(agent, "dashcam") == []
+    answer = admin.post("/apps/dashcam/add-again", "/apps")
+    assert (answer.status_code, answer.location) == (303, "/apps#app-dashcam")
+    (app,) = (app for app in agent.apps if app.name == "dashcam")
+    assert (app.title, app.description, app.unit) == ("Dashcam", "Records the road", "dashcam.service")
+    assert (app.weight, app.fixed_share, app.added) == (300, 30, True)
+    assert directories_of(agent, "dashcam") == ["/data/dashcam", "/data/dashcam/index"]
+    page = admin.get("/apps").text
+    assert "was removed" not in page
+    assert ("added", "Undo: remove it again") in undo_buttons(page)  # the undo is a change, too
+    assert admin.post("/apps/dashcam/add-again", "/apps").status_code == 409
+
+
+def test_undo_of_a_removed_app_has_the_settings_of_the_moment_of_the_removal(
+    admin: Browser, agent: FakeAgent
+) -> None:
+    add(admin)
+    admin.get("/apps")
+    agent.set_weight("dashcam", 444)  # by ekctl
+    admin.post("/apps/dashcam/remove", "/apps/dashcam/remove")
+    admin.post("/apps/dashcam/add-again", "/apps")
+    assert [app.weight for app in agent.apps if app.added] == [444]
+
+
+def test_undo_of_a_removed_app_says_what_it_could_not_set(admin: Browser, agent: FakeAgent) -> None:
+    remove_with_settings(admin)
+    admin.set_fixed_share("player", "80")  # 20 % are left
+    answer = admin.post("/apps/dashcam/add-again", "/apps")
+    assert answer.status_code == 503
+    assert "Dashcam is listed again with its weight, but not with all its other settings." in answer.text
+    assert "20 % that are left" in answer.text
+    (app,) = (app for app in agent.apps if app.name == "dashcam")
+    assert (app.weight, app.fixed_share) == (300, 0)
+    assert directories_of(agent, "dashcam") == ["/data/dashcam", "/data/dashcam/index"]
+
+
+def test_undo_of_a_removed_app_while_the_page_pool_does_not_answer(
+    admin: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent cannot forget the directories then, so the app still has them when it is listed again."""
+    add(admin)
+    admin.post("/cache/add", "/cache", app="dashcam", directory="/data/dashcam")
+    kept = agent.cache
+    agent.no_cache = refused("Failed", "ek-pool does not answer.")
+    assert admin.post("/apps/dashcam/remove", "/apps/dashcam/remove").status_code == 303
+    agent.no_cache, agent.cache = None, kept
+    assert admin.post("/apps/dashcam/add-again", "/apps").status_code == 303
+    assert directories_of(agent, "dashcam") == ["/data/dashcam"]
+
+
+def test_directories_that_the_agent_has_kept_are_no_problem(admin: Browser, agent: FakeAgent) -> None:
+    add(admin)
+    admin.post("/cache/add", "/cache", app="dashcam", directory="/data/dashcam")
+    kept = agent.cache
+    admin.post("/apps/dashcam/remove", "/apps/dashcam/remove")
+    agent.cache = kept
+    assert admin.post("/apps/dashcam/add-again", "/apps").status_code == 303
+
+
+@pytest.mark.parametrize(
+    ("unit", "name"), [("dashcam.service", "other"), ("dash_cam@front.service", "dashcam")]
+)
+def test_undo_of_a_removed_app_is_too_late_if_its_name_or_unit_is_taken(
+    admin: Browser, agent: FakeAgent, unit: str, name: str
+) -> None:
+    remove_with_settings(admin)
+    add(admin, unit=unit, name=name, title="Other")
+    assert "was removed from this page" not in admin.get("/apps").text
+    answer = admin.post("/apps/dashcam/add-again", "/apps")
+    assert answer.status_code == 409
+    assert "The removal of dashcam cannot be undone any more" in answer.text
+    assert [app.title for app in agent.apps if app.added] == ["Other"]
+
+
+def test_a_removal_is_offered_for_a_day(admin: Browser, panel: Panel) -> None:
+    now = int(time.time())
+    for count in range(undo.REMOVED_MOST + 2):
+        gone = undo.Listed(f"a{count}", "A", "", f"a{count}.service", 1, at=now - 86_300 - 50 * (count == 9))
+        undo.remember_removed(panel.db, gone)
+    found = undo.removed(panel.db, [], now)
+    assert [each.name for each in found] == ["a9", "a8", "a7", "a6", "a5", "a4", "a3", "a2"]
+    assert [each.name for each in undo.removed(panel.db, [], now + 51)] == [
+        "a8", "a7", "a6", "a5", "a4", "a3", "a2"
+    ]  # fmt: skip
+    assert undo.removed(panel.db, [], now + 101) == []
+    panel.db.set_setting("undo/removed", "[{}]")
+    panel.db.set_setting("undo/added/player", "{}")
+    assert undo.removed(panel.db, [], now) == []
+    assert admin.get("/apps").status_code == 200
+
+
+def test_refused_undo_of_a_removed_app_stays_offered(admin: Browser, agent: FakeAgent) -> None:
+    remove_with_settings(admin)
+    agent.free_units = []  # the unit was deleted
+    answer = admin.post("/apps/dashcam/add-again", "/apps")
+    assert answer.status_code == 409
+    assert "there is no unit dashcam.service" in answer.text
+    assert 'data-removed="dashcam"' in admin.get("/apps").text
+
+
+def test_the_undo_of_each_change_needs_its_role(admin: Browser, agent: FakeAgent) -> None:
+    remove_with_settings(admin)
+    add(admin, unit="dash_cam@front.service", title="Front")
+    admin.post("/apps/player/stop", "/apps", htmx=True)
+    other = admin.new_user("operator")
+    page = other.get("/apps").text
+    assert "was removed from this page" not in page
+    assert undo_buttons(page) == [("0", "Undo: start it again")]
+    assert other.post("/apps/dashcam/add-again", "/apps").status_code == 403
+    assert other.post("/apps/dash-cam-front/remove", "/apps", undo="added").status_code == 403
+    assert other.post("/apps/player/undo", "/apps", undo="0").status_code == 303
+    admin.post("/apps/player/stop", "/apps", htmx=True)
+    viewer = admin.new_user("viewer")
+    assert 'disabled>\n          <div class="undo" id="running-undo-player">' in viewer.get("/apps").text
+    assert viewer.post("/apps/player/undo", "/apps", undo="0").status_code == 403
+    assert agent.apps[-1].active_state == "inactive"
+    assert [each.name for each in agent.apps] == ["dash-cam-front", "loader", "player"]
 
 
 @pytest.mark.parametrize(

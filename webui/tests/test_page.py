@@ -235,6 +235,39 @@ def test_answer_to_another_button_appears_after_the_release(
     expect(loader(page, "[name=weight]")).to_have_value("60")
 
 
+def test_the_focus_moves_from_a_button_that_disappears(page: Page) -> None:
+    percent = loader(page, "[name=fixed_share]")
+    percent.fill("10")
+    percent.press("Enter")
+    off = loader(page, "[data-action=off]")
+    expect(off).to_be_visible()
+    page.clock.run_for(1)
+    off.focus()
+    page.keyboard.press("Enter")
+    expect(off).to_be_hidden()
+    expect(loader(page, "[data-action=apply-fixed-share]")).to_be_focused()
+
+
+def test_a_stop_is_undone_with_the_keyboard(page: Page, agent: FakeAgent) -> None:
+    undo = loader(page, "#running-undo-loader button")
+    expect(undo).to_have_count(0)
+    loader(page, "[data-action=stop]").click()
+    page.clock.run_for(1)
+    expect(undo).to_have_text("Undo: start it again")
+    expect(loader(page, ".answer .message").first).to_have_text("Loader is stopping.")
+    undo.focus()
+    page.keyboard.press("Enter")
+    expect(undo).to_have_text("Undo: stop it again")
+    page.clock.run_for(1)
+    expect(undo).to_be_focused()
+    expect(loader(page, ".answer .message").first).to_have_text("Loader is starting.")
+    agent.stop_app("loader")  # by ekctl
+    page.keyboard.press("Enter")
+    message = loader(page, ".answer .message").first
+    expect(message).to_contain_text("Loader was started or stopped again since. Nothing was undone.")
+    assert agent.calls.count("StopApp loader") == 2
+
+
 def test_a_what_if_line_appears_and_logs_no_error(page: Page) -> None:
     logged: list[str] = []
     page.on("console", lambda message: logged.append(message.text))

@@ -20,7 +20,7 @@ from evenkeel_panel.context import KEY
 from evenkeel_panel.fake_agent import demo_recorder, refused, unreachable
 from evenkeel_panel.recorder import download, model
 from evenkeel_panel.recorder.download import Downloads, Recording
-from evenkeel_panel.testing import BASE, PASSWORD, Browser
+from evenkeel_panel.testing import BASE, Browser
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -41,18 +41,6 @@ def send(browser: Browser, *channels: str, **fields: str) -> TestResponse:
     assert token
     data: dict[str, Any] = {"csrf_token": token[1], "channel": list(channels), **fields}
     return browser.client.post("/recorder/download", base_url=BASE, data=data)
-
-
-def user(admin: Browser, app: Flask, role: str) -> Browser:
-    """A client of a new user with ROLE."""
-    page = admin.post("/users", "/users", name="ben", role=role).text
-    first = re.search(r"first password ([a-z0-9-]+)", page)
-    assert first
-    other = Browser(app.test_client(), admin.state)
-    password = first[1]
-    other.log_in(password, user="ben")
-    other.post("/password", "/password", current=password, new=PASSWORD, confirm=PASSWORD)
-    return other
 
 
 def test_the_page_shows_channels_losses_latencies_and_reach(admin: Browser) -> None:
@@ -346,7 +334,7 @@ def test_a_download_needs_the_token_of_the_form(admin: Browser, agent: FakeAgent
 
 
 def test_a_viewer_sees_everything_and_downloads_nothing(admin: Browser, app: Flask, agent: FakeAgent) -> None:
-    viewer = user(admin, app, "viewer")
+    viewer = admin.new_user("viewer")
     found = words(viewer)
     assert "Your role may not download recordings." in found
     assert "290 ms" in found
@@ -359,7 +347,7 @@ def test_a_viewer_sees_everything_and_downloads_nothing(admin: Browser, app: Fla
 
 
 def test_an_operator_may_download(admin: Browser, app: Flask) -> None:
-    assert send(user(admin, app, "operator"), "arm", span="all").data == b"MCAP of the demo"
+    assert send(admin.new_user("operator"), "arm", span="all").data == b"MCAP of the demo"
 
 
 def test_a_program_with_a_token_gets_the_file_or_json(admin: Browser) -> None:

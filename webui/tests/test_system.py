@@ -35,18 +35,6 @@ def changes(agent: FakeAgent) -> list[str]:
     return [call for call in agent.calls if call.startswith(("Set", "Power", "Restart"))]
 
 
-def user(admin: Browser, role: str) -> Browser:
-    """A client of a new user with this role, who has changed the first password."""
-    added = admin.post("/users", "/users", name=f"the-{role}", role=role).text
-    password = re.search(r"first password (\S+)\.", added)
-    assert password
-    found = Browser(admin.client.application.test_client(), admin.state)
-    found.log_in(password[1], f"the-{role}")
-    new = "a long new secret 1"
-    found.post("/password", "/password", current=password[1], new=new, confirm=new)
-    return found
-
-
 def test_the_page_and_its_twin(admin: Browser) -> None:
     page = admin.get("/system").text
     headings(page)
@@ -239,7 +227,7 @@ def test_no_restart_during_an_installation(admin: Browser, agent: FakeAgent) -> 
 
 
 def test_roles(admin: Browser, agent: FakeAgent) -> None:
-    viewer, operator = user(admin, "viewer"), user(admin, "operator")
+    viewer, operator = admin.new_user("viewer"), admin.new_user("operator")
     for each in (viewer, operator):
         page = each.get("/system").text
         assert "Europe/Berlin" in page
@@ -434,10 +422,10 @@ def test_a_bundle_that_is_cut_is_no_bundle(admin: Browser, agent: FakeAgent) -> 
 
 
 def test_a_viewer_gets_no_bundle(admin: Browser, agent: FakeAgent) -> None:
-    viewer = user(admin, "viewer")
+    viewer = admin.new_user("viewer")
     assert viewer.post("/system/support", "/apps").status_code == 403
     assert "OpenSupportBundle" not in agent.calls
-    assert user(admin, "operator").post("/system/support", "/system").status_code == 200
+    assert admin.new_user("operator").post("/system/support", "/system").status_code == 200
 
 
 # ---- backup and restore ----
@@ -599,7 +587,7 @@ def test_a_backup_needs_the_password_and_leaves_no_secret(admin: Browser) -> Non
 
 def test_only_an_administrator_gets_a_backup(admin: Browser, app: Flask) -> None:
     text = saved(admin)
-    operator = user(admin, "operator")
+    operator = admin.new_user("operator")
     assert "/system/backup" not in operator.get("/system").text
     assert operator.post("/system/backup", "/system", password="a long new secret 1").status_code == 403  # noqa: S106
     assert check(operator, text).status_code == 403

@@ -253,18 +253,7 @@ def test_choosing_a_slot(admin: Browser, agent: FakeAgent) -> None:
 
 
 def test_a_viewer_cannot_do_anything(admin: Browser, agent: FakeAgent) -> None:
-    added = admin.post("/users", "/users", name="eve", role="viewer").text
-    password = re.search(r"first password (\S+)\.", added)
-    assert password
-    eve = Browser(admin.client.application.test_client(), admin.state)
-    eve.log_in(password[1], "eve")
-    eve.post(
-        "/password",
-        "/password",
-        current=password[1],
-        new="a long new secret 1",
-        confirm="a long new secret 1",
-    )
+    eve = admin.new_user("viewer")
     assert "/update" not in eve.get("/apps").text
     token = re.search(r'name="csrf_token" value="([^"]+)"', eve.get("/apps").text)
     assert token

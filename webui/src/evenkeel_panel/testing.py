@@ -59,6 +59,16 @@ class Browser:
         assert done.location in ("/setup?changed=1", "/apps?changed=1")
         return self
 
+    def new_user(self, role: str) -> Browser:
+        """A client of the new user `the-ROLE`, who has changed the first password. This client is an administrator's."""
+        name = f"the-{role}"
+        first = re.search(r"first password (\S+)\.", self.post("/users", "/users", name=name, role=role).text)
+        assert first
+        found = Browser(self.client.application.test_client(), self.state)
+        found.log_in(first[1], name)
+        found.post("/password", "/password", current=first[1], new=PASSWORD, confirm=PASSWORD)
+        return found
+
     def set_weight(self, name: str, weight: str, htmx: bool = True) -> TestResponse:
         return self.post(f"/apps/{name}/weight", "/apps", htmx=htmx, weight=weight)
 

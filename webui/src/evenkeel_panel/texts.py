@@ -82,6 +82,12 @@ TEXTS = {
     " want",
     "fixed-share-undo-too-late": "the fixed share was changed again and is {value} now. Nothing was undone. Enter the fixed"
     " share that you want",
+    "running-undo-too-late": "{title} was started or stopped again since. Nothing was undone. Use Start or Stop",
+    "add-app-undo-too-late": "{title} was changed since it was added. Nothing was undone. Remove it here if you want",
+    "remove-app-undo-too-late": "the removal of {app} cannot be undone any more: it is a day old, or its name or unit is in use"
+    " again. Nothing was changed. Add the app as a new one",
+    "add-app-again-partly": "{title} is listed again with its weight, but not with all its other settings. {reasons} Set them"
+    " again by hand",
     "what-if": "not applied yet. With it, when all apps are busy: {parts}",
     "what-if-weight": "not applied yet. As long as {title} has a fixed share, its weight changes nothing: {parts}",
     "what-if-too-much": "not applied yet. It does not fit: the other apps leave {left} %",

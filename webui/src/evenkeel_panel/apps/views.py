@@ -38,7 +38,20 @@ def _whole_page(**more: Any) -> str:
     shown = view()
     undos = undo.offered(panel().db, shown.apps)
     effects = {name: span.url() for name in undos if (span := _spans(undos[name], name))}
-    return render_template("apps/page.html", **data(shown), undo=undos, effects=effects, **more)
+    return render_template(
+        "apps/page.html",
+        **data(shown),
+        undo=undos,
+        effects=effects,
+        as_added={app.name for app in shown.apps if undo.is_as_added(panel().db, app)},
+        removed=undo.removed(panel().db, shown.apps, int(time.time())),
+        **more,
+    )
+
+
+def whole_page(status: int, message: str) -> tuple[str, int]:
+    """The page with MESSAGE about a change that failed, at least in part."""
+    return _whole_page(message=message), status
 
 
 def _spans(changes: Mapping[str, undo.Change], name: str) -> Pair | None:
@@ -193,7 +206,7 @@ def _percent(app: App) -> str:
 def _undone(app: App, field: str) -> undo.Change | None:
     """The change that the button Undo of the form names by its value; None if that value is not the present one."""
     change = undo.last(panel().db, app, field)
-    return change if change and request.form["undo"] == str(change.after) else None
+    return change if change and request.form.get("undo") == str(change.after) else None
 
 
 def _saved(what: str, app: App, applied: bool, problem: list[Note] | None = None) -> str:
@@ -213,16 +226,27 @@ def _unchanged(what: str, now: str, error: AgentError) -> str:
 
 @blueprint.post("/apps/<name>/start")
 def start(name: str) -> BaseResponse:
-    return _control(name, "StartApp", "starting")
+    return _control(_known(name), runs=True)
 
 
 @blueprint.post("/apps/<name>/stop")
 def stop(name: str) -> BaseResponse:
-    return _control(name, "StopApp", "stopping")
+    return _control(_known(name), runs=False)
 
 
-def _control(name: str, method: str, state: str) -> BaseResponse:
+@blueprint.post("/apps/<name>/undo")
+def undo_running(name: str) -> BaseResponse:
+    """Undo the last start or stop."""
     app = _known(name)
+    change = _undone(app, "running")
+    if change is None:
+        return _refused(app, 409, texts.text("running-undo-too-late", title=app.title), None)
+    return _control(app, runs=bool(change.before))
+
+
+def _control(app: App, *, runs: bool) -> BaseResponse:
+    """Start or stop APP. RUNS: whether it runs afterwards."""
+    name, method, state = app.name, *(("StartApp", "starting") if runs else ("StopApp", "stopping"))
     text, kind = texts.text(state, title=app.title), "ok"
     try:
         call(method, name)
@@ -233,6 +257,9 @@ def _control(name: str, method: str, state: str) -> BaseResponse:
             return _refused(app, error.http, str(error), None)
         text, kind = texts.text(f"{state}-slowly", title=app.title), "wait"
     panel().board.expire()
+    before = undo.present(app, "running")
+    if before >= 0:
+        undo.remember(panel().db, name, "running", before, int(runs), int(time.time()))
     return _done(name, text, kind)
 
 

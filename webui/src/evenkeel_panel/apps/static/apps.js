@@ -230,21 +230,26 @@
           const message = answer.firstElementChild;
           setTimeout(() => whenReleased(() => { if (message && message.parentNode === answer) answer.replaceChildren(); }), MESSAGE_MS);
         }
-        const field = elt.matches(".weight-form") ? "weight" : elt.matches(".fixed-share-form") ? "fixed_share" : null;
-        if (!field) return;
-        const { number, update, edited } = row.forms[field];
-        // The script may move the focus only if the user has not moved it to another form.
+        // If the pressed button is hidden or replaced now (Off, Undo), its successor or Apply gets the focus. The script may
+        // move the focus only if the user has not moved it to another form.
+        const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
         const mayFocus = document.activeElement === document.body || elt.contains(document.activeElement);
+        const focusSuccessor = () => {
+          if (!mayFocus || !submitter || (!submitter.hidden && submitter.isConnected)) return;
+          (elt.querySelector(`[data-action=${submitter.dataset.action}]:not([hidden])`) || elt.querySelector(".primary"))?.focus();
+        };
+        const field = elt.matches(".weight-form") ? "weight" : elt.matches(".fixed-share-form") ? "fixed_share" : null;
+        if (!field) {
+          focusSuccessor();
+          return;
+        }
+        const { number, update, edited } = row.forms[field];
         if (successful) {
           number.dataset.known = shown(row, field);
           number.value = number.dataset.known;
           update();
           edited();
-          // If the pressed button is hidden or replaced now (Off, Undo), move the focus to its successor or to Apply.
-          const submitter = event.detail.requestConfig.triggeringEvent?.submitter;
-          if (mayFocus && submitter && (submitter.hidden || !submitter.isConnected)) {
-            (elt.querySelector(`[data-action=${submitter.dataset.action}]:not([hidden])`) || elt.querySelector(".primary")).focus();
-          }
+          focusSuccessor();
         } else {
           number.setAttribute("aria-invalid", "true");
           if (mayFocus) number.focus();
