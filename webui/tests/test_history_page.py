@@ -121,6 +121,75 @@ def test_a_click_and_a_cancelled_drag_do_nothing(page: Page) -> None:
     assert page.url.endswith("/history?span=1h")
 
 
+def readout(page: Page) -> dict[str, str]:
+    """The names and values that the cursor shows."""
+    rows = page.locator(".readout li").all()
+    return {row.locator("span").inner_text(): row.locator("b").inner_text() for row in rows}
+
+
+def test_the_pointer_shows_the_values_of_the_chart(page: Page) -> None:
+    """They are those of the JSON, as precise as the picture."""
+    data = page.request.get("/history.json?span=1h").json()
+    throughput = page.locator(".plot.area")
+    box = throughput.bounding_box()
+    assert box
+    for part in (0.2, 0.6, 0.9):
+        page.mouse.move(box["x"] + box["width"] * part, box["y"] + 60)
+        shown = throughput.locator(".readout p").inner_text().removesuffix(" UTC")
+        at = max(row["at"] for row in data["rows"] if row["at"] <= data["start"] + 3600 * part)
+        assert shown == time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(at))[: len(shown)]
+        values = readout(page)
+        high = float(throughput.get_attribute("data-high") or 0)
+        for name in ("Player", "Loader"):
+            rows = [row for row in data["rows"] if (row["at"], row["app"]) == (at, name.lower())]
+            number, unit = values[name].split()
+            assert unit == "MB/s"
+            assert float(number) == pytest.approx(sum(row["mbps"] for row in rows), abs=high / 400)
+    page.mouse.move(5, 5)
+    expect(page.locator(".readout")).to_have_count(0)
+
+
+def test_the_arrow_keys_show_the_values_of_the_chart(page: Page) -> None:
+    data = page.request.get("/history.json?span=1h").json()
+    times = sorted({row["at"] for row in data["rows"]})
+    latency = page.locator(".plot.line")
+    latency.focus()
+
+    def shown(key: str) -> str:
+        page.keyboard.press(key)
+        return latency.locator(".readout p").inner_text()
+
+    def at(index: int) -> str:
+        return time.strftime("%Y-%m-%d %H:%M", time.gmtime(times[index]))
+
+    assert shown("ArrowLeft").startswith(at(-1))
+    assert shown("ArrowLeft").startswith(at(-2))
+    assert shown("Home").startswith(at(0))
+    assert shown("ArrowRight").startswith(at(1))
+    assert latency.locator(".readout").get_attribute("aria-live") == "polite"
+    number, unit = readout(page)["Player"].split()
+    us = float(number) * {"µs": 1, "ms": 1000, "s": 1e6}[unit]
+    # the chart has reads and writes together
+    p99 = [row["p99_us"] for row in data["rows"] if (row["at"], row["app"]) == (times[1], "player")]
+    assert len(p99) == 2
+    assert min(p99) * 0.99 <= us <= max(p99) * 1.01
+    assert shown("End").startswith(at(-1))
+    page.keyboard.press("Escape")
+    expect(page.locator(".readout")).to_have_count(0)
+    page.keyboard.press("Home")
+    page.keyboard.press("Tab")
+    expect(page.locator(".readout")).to_have_count(0)
+
+
+def test_both_spans_of_a_comparison_show_their_values(page: Page) -> None:
+    now = int(time.time())
+    page.goto(f"/history/compare?start={now - 7200}&end={now - 3600}&start2={now - 3600}&end2={now - 60}")
+    plots = page.locator(".plot[data-unit]")
+    expect(plots).to_have_count(4)
+    plots.nth(3).hover()
+    expect(plots.nth(3).locator(".readout")).to_contain_text("Player")
+
+
 def test_the_form_zooms_with_the_keyboard(page: Page) -> None:
     page.locator("summary", has_text="Zoom in").focus()
     page.keyboard.press("Enter")

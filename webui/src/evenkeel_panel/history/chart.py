@@ -27,6 +27,10 @@ _Y = [f"{n}" for n in range(HEIGHT + 1)]  # y coordinates as text
 class Chart:
     top: str  # label of the upper end of the scale
     bottom: str
+    low: float  # the values of both ends of the scale
+    high: float
+    unit: str  # of these values
+    logarithmic: bool = False
     shapes: dict[str, str] = field(default_factory=dict)  # by app: path data
 
 
@@ -87,7 +91,7 @@ def stacked(frame: Frame, series: Amounts, also: Amounts | None = None, unit: st
     ALSO: the series of another chart, for which this chart has the same scale.
     """
     top = nice(max(highest(series), highest(also or {})))
-    chart = Chart(f"{top:g} {unit}", "0")
+    chart = Chart(f"{top:g} {unit}", "0", 0, top, unit)
     steps = [(part, f"M{frame.left[part.start]},{HEIGHT}V{path}V{HEIGHT}Z") for part, path in frame.steps]
     sums: Sequence[float] = [0.0] * frame.length
     scale, bottom = HEIGHT / top, HEIGHT + 0.5  # int() rounds half up with it
@@ -107,7 +111,7 @@ def lines(frame: Frame, series: Series, also: Series | None = None) -> Chart:
     found = [max(value, 1.0) for value in different]
     low = 10 ** math.floor(math.log10(min(found, default=100.0)))
     high = 10 ** math.ceil(math.log10(max(found, default=1000.0)) + 1e-9)
-    chart = Chart(_time(high), _time(low))
+    chart = Chart(_time(high), _time(low), low, high, "µs", logarithmic=True)
     left, right = frame.left, frame.right
     steps = [(part, f"M{left[part.start]},{path}") for part, path in frame.steps]
     scale = HEIGHT / math.log(high / low)
