@@ -163,6 +163,24 @@ async def test_ekctl(board: Harness) -> None:
 
 
 @on_board
+async def test_the_next_snapshot_shows_that_an_app_was_added_or_removed(board: Harness) -> None:
+    """Otherwise a page that is loaded after the change would still be without the app, or with it."""
+    board.systemd.add("cam.service")
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+
+    async def shown() -> list[str]:
+        return [app["name"] for app in (await panel.call("GetSnapshot"))["apps"]]
+
+    for _ in range(5):
+        assert await shown() == []
+        await panel.call("AddApp", *PLAYER)
+        assert await shown() == ["cam"]
+        await panel.call("RemoveApp", "cam")
+
+
+@on_board
 async def test_a_restored_backup_brings_added_apps_back(board: Harness) -> None:
     """A removed app is added again with its weight, and an app that the backup lacks is removed with its fixed share."""
     network = await Network(board).up()

@@ -143,6 +143,7 @@ class Agent:
         apps = self._registry.apps
         await self._systemd.watch_units(app.unit for app in apps.values())
         self._pending = set(apps)
+        self._snapshot_expires_s = 0.0  # the next snapshot shows the change
         self._fixed_shares.keep_problems(apps)
         await self._sync_systemd()
         self.wake()
@@ -265,6 +266,7 @@ class Agent:
         app = await self._controlled_app(request.name)
         await self._job("StartUnit", "not-started", app)
         await self._refresh(cached=False)
+        self.changed()
         unit = self._unit(app.name)
         try:
             skipped = not unit.live and unit is not UNKNOWN and await self._systemd.condition_failed(app.unit)
@@ -277,6 +279,7 @@ class Agent:
         """Stop the app's unit and wait until it has stopped, at most job_timeout_s."""
         await self._job("StopUnit", "not-stopped", await self._controlled_app(request.name))
         await self._refresh(cached=False)
+        self.changed()
 
     async def list_free_units(self, _request: Nothing, _caller: Caller) -> list[str]:
         return await asyncio.to_thread(self._free_units, {app.unit for app in self._registry.apps.values()})
@@ -487,12 +490,16 @@ class Agent:
         """The current snapshot, at most interval_s old. All callers within that time get the same snapshot."""
         async with self._making_snapshot:
             if self._last_snapshot is None or time.monotonic() >= self._snapshot_expires_s:
-                expires_s = time.monotonic() + self._settings.interval_s
-                apps = await self._list_apps()
-                status = await self._status(apps)
+                # Set it before: a change sets it to 0, also while this snapshot is made without the change.
+                self._snapshot_expires_s = time.monotonic() + self._settings.interval_s
+                try:
+                    apps = await self._list_apps()
+                    status = await self._status(apps)
+                except BaseException:
+                    self._snapshot_expires_s = 0.0
+                    raise
                 self._snapshots += 1
                 self._last_snapshot = Snapshot(sequence=self._snapshots, status=status, apps=apps)
-                self._snapshot_expires_s = expires_s
             return self._last_snapshot
 
     # the two tasks that run until the agent ends
