@@ -15,6 +15,7 @@ from evenkeel_panel.fake_agent import external
 from evenkeel_panel.testing import COMPONENT, PASSWORD, time_limit
 from msgspec.structs import replace
 from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from werkzeug.serving import make_server
 
 if TYPE_CHECKING:
@@ -275,6 +276,24 @@ def test_a_what_if_line_appears_and_logs_no_error(page: Page) -> None:
     page.clock.run_for(300)
     expect(loader(page, "#weight-what-if-loader .message")).to_contain_text("Not applied yet.")
     assert logged == []
+
+
+def test_no_what_if_line_follows_a_value_that_was_applied_at_once(page: Page) -> None:
+    weight, line = loader(page, "[name=weight]"), loader(page, "#weight-what-if-loader")
+    weight.fill("60")
+    page.clock.run_for(100)  # the request for the line waits for 200 ms
+    weight.press("Enter")
+    expect(loader(page, ".weight-form .answer .message")).to_have_count(1)
+    with pytest.raises(PlaywrightTimeout), page.expect_request("**/what-if**", timeout=1000):
+        page.clock.run_for(500)
+    expect(line).to_be_empty()
+    # A value that is typed back to the present one has no line either.
+    weight.fill("61")
+    page.clock.run_for(300)
+    expect(line).to_contain_text("Not applied yet.")
+    weight.fill("60")
+    page.clock.run_for(300)
+    expect(line).to_be_empty()
 
 
 def test_a_session_that_has_ended_leads_to_the_log_in(page: Page, agent: FakeAgent, apply: Locator) -> None:

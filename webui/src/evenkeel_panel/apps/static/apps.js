@@ -209,6 +209,19 @@
     setInterval(tick, 1000);
     document.addEventListener("visibilitychange", tick);
 
+    // A line that says what a value would do is about a value that is not applied. Apply may be pressed while the request for
+    // the line waits for its delay, or for its answer.
+    document.body.addEventListener("htmx:beforeRequest", (event) => {
+      const { elt } = event.detail;
+      if (!elt.matches(".what-if")) {
+        const line = elt.querySelector(":scope > .what-if");
+        if (line) htmx.trigger(line, "htmx:abort");
+      } else if (elt.closest("form").matches(".htmx-request") || !elt.closest("form").querySelector("input.edited")) {
+        elt.replaceChildren();
+        event.preventDefault();
+      }
+    });
+
     document.body.addEventListener("htmx:afterRequest", (event) => {
       const { elt, xhr } = event.detail;
       const successful = xhr.status >= 200 && xhr.status < 300;
