@@ -131,13 +131,16 @@ def test_progress_and_cancel(admin: Browser, agent: FakeAgent) -> None:
     assert "Start a validation" not in page
     live = admin.get("/validation/progress")
     assert '<progress max="100" value="36"' in live.text
-    assert "HX-Refresh" not in live.headers
+    assert "HX-Redirect" not in live.headers
     again = start(admin)
     assert again.status_code == 409
     assert "A validation is running; wait for its end, or cancel it." in again.text
     cancelled = admin.post("/validation/cancel", "/validation")
     assert "marked partial" in cancelled.text
-    assert admin.get("/validation/progress").headers["HX-Refresh"] == "true"
+    # a plain address: HX-Refresh would send the form again from which the page came
+    after = admin.get("/validation/progress")
+    assert "HX-Refresh" not in after.headers
+    assert after.headers["HX-Redirect"] == "/validation"
     assert admin.post("/validation/cancel", "/validation/plan").status_code == 409
     log = admin.get("/audit.json").text
     assert "StartValidation" in log

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from evenkeel_api.features.update import Slot
 from evenkeel_api.roles import ADMIN, includes
-from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
+from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentError, AgentRefused
@@ -81,11 +81,14 @@ def page() -> tuple[str, int]:
 
 @blueprint.get("/update/state")
 def state() -> Response:
-    """The part of the page that changes during an installation. After the end, the browser loads the whole page again."""
+    """The part of the page that changes during an installation. After the end, the browser loads the whole page again.
+
+    Not by HX-Refresh: after POST /update/install it would send the form again, and so install again.
+    """
     update = _state()
     response = Response(render_template("update/state.html", update=update, states=STATES))
     if update.state != "installing":
-        response.headers["HX-Refresh"] = "true"
+        response.headers["HX-Redirect"] = url_for("update.page")
     return response
 
 

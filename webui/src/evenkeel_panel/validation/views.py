@@ -9,7 +9,7 @@ import msgspec
 from evenkeel_api.features.validation import Changed, LeftOut, Measured, ValidationRow
 from evenkeel_api.roles import ADMIN
 from evenkeel_common.packets import Truncated
-from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request
+from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentRefused
@@ -87,11 +87,14 @@ def page_csv() -> Response:
 
 @blueprint.get("/validation/progress")
 def progress() -> Response:
-    """The part of the page that changes while a validation runs. After the end, the browser loads the whole page again."""
+    """The part of the page that changes while a validation runs. After the end, the browser loads the whole page again.
+
+    Not by HX-Refresh: after POST /validation/start it would send the form again, and so start another validation.
+    """
     found: Validation = call("GetValidation")
     response = Response(render_template("validation/progress.html", **_live(found)))
     if found.state == "idle":
-        response.headers["HX-Refresh"] = "true"
+        response.headers["HX-Redirect"] = url_for("validation.page")
     return response
 
 
