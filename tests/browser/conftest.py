@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For all tests with a browser: a time limit for each test, and more information about a failed test.
+"""For all tests with a browser: a time limit for each test, the check of its mark `posts`, and more information if it fails.
 
 The report of a failed test gets a screenshot, the page's address and text, and the board's journal. The address and the
 beginning of the text also follow the list of failed tests, which the summary of `make test` repeats.
@@ -18,6 +18,7 @@ TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "webui/src"), str(TOP / "recipes/agent/src"), str(TOP / "recipes/history/src")]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
+import posts  # noqa: E402
 from boards import Board, power_on  # noqa: E402
 from evenkeel_panel.testing import time_limit  # noqa: E402
 from pages import PATIENCE_MS, chromium, logged_in  # noqa: E402
@@ -33,6 +34,7 @@ JOURNAL = "journalctl --no-pager -o short-precise -n 60 -u evenkeeld -u evenkeel
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "picture: the steps before the screenshot for tests/browser/picture")
+    config.addinivalue_line("markers", "posts(*routes): the POST routes that the browser sends in the test")
     config.stash[shown] = []
 
 
@@ -69,6 +71,14 @@ def limited(browser: Browser) -> Iterator[None]:
     """If a test takes longer than TEST_SECONDS, kill the browser, so that the test fails."""
     with time_limit(browser, TEST_SECONDS):
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None]:
+    posts.accepted.clear()
+    yield
+    wanted = [route for mark in item.iter_markers(posts.MARK) for route in mark.args]
+    assert posts.missing(wanted) == [], f"the browser sent {posts.accepted}"
 
 
 @pytest.hookimpl(wrapper=True)

@@ -14,8 +14,9 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 TOP = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(TOP / "tests"))
+sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
+import posts  # noqa: E402
 from boards import Board  # noqa: E402
 from sample import sample  # noqa: E402
 
@@ -41,10 +42,13 @@ def chromium() -> Iterator[Browser]:
 
 
 @contextmanager
-def logged_in(browser: Browser, board: Board, *, script: bool = True) -> Iterator[Page]:
+def logged_in(
+    browser: Browser, board: Board, *, script: bool = True, user_agent: str | None = None
+) -> Iterator[Page]:
     """A page whose user, an administrator, is logged in. At the first log-in, the first-boot password is changed.
 
-    SCRIPT: whether the browser runs JavaScript. The block fails if a script of the page fails.
+    SCRIPT: whether the browser runs JavaScript. USER_AGENT: how it calls itself. The block fails if a script of the page
+    fails.
     """
     board.health()
     # Ignore certificate errors: the board made its own certificate at the first boot.
@@ -53,9 +57,11 @@ def logged_in(browser: Browser, board: Board, *, script: bool = True) -> Iterato
         base_url=f"https://127.0.0.1:{board.port}",
         viewport={"width": 1280, "height": 860},
         java_script_enabled=script,
+        user_agent=user_agent,
     )
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
+    posts.watch(context)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))

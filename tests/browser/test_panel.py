@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
+import posts  # noqa: E402
 from boards import Board, power_on, until  # noqa: E402
 from pages import PASSWORD, PATIENCE_MS, check  # noqa: E402
 
@@ -53,6 +54,7 @@ def page(browser: Browser, board: Board) -> Iterator[Page]:
     )
     context.set_default_timeout(PATIENCE_MS)
     expect.set_options(timeout=PATIENCE_MS)
+    posts.watch(context)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -120,6 +122,7 @@ def test_wrong_password_is_refused(page: Page) -> None:
 
 
 @pytest.mark.picture
+@pytest.mark.posts("/login", "/password", "/setup/step", "/setup/next")
 def test_first_password_must_be_changed(page: Page, board: Board) -> None:
     page.locator("input[name=password]").fill(board.first_password())
     page.get_by_role("button", name="Log in").click()
@@ -181,6 +184,7 @@ def test_equal_weights_make_the_player_stall(page: Page) -> None:
 
 
 @pytest.mark.picture
+@pytest.mark.posts("/apps/<name>/weight")
 def test_weights_of_four_to_one_reach_the_disk_and_end_the_stalls(page: Page, board: Board) -> None:
     set_weight(page, "player", "400")
     expect(page.locator('[data-app="player"] [data-field="weight"]')).to_have_attribute("data-value", "400")
@@ -214,6 +218,7 @@ def test_bad_fixed_share_is_refused_and_changes_nothing(page: Page, board: Board
         check(page, "apps-fixed-share-refused")
 
 
+@pytest.mark.posts("/apps/<name>/fixed-share")
 def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) -> None:
     """With a fixed share of 10 %, the loader gets about a tenth of the bandwidth."""
     row = page.locator('[data-app="loader"]')
@@ -268,6 +273,7 @@ def test_pressed_button_does_not_move(page: Page, board: Board) -> None:
     expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "60")
 
 
+@pytest.mark.posts("/apps/<name>/stop", "/apps/<name>/start")
 def test_weight_of_a_stopped_app_applies_when_it_starts(page: Page, board: Board) -> None:
     row = page.locator('[data-app="loader"]')
     row.locator('[data-action="stop"]').click()
