@@ -21,6 +21,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from boards import BOOT_SECONDS, CONSOLE, Board
+from ranges import Server
 from sample import sample
 from visitor import Visitor
 from vm import IMAGE, enter
@@ -359,35 +360,3 @@ def test_an_update_that_does_not_start_is_rolled_back(
     assert "update-rolled-back" in [
         note["code"] for note in json.loads(board.run("ekctl status --json"))["problems"]
     ]
-
-
-class Server(http.server.SimpleHTTPRequestHandler):
-    """Serves ranges of files, as RAUC's streaming needs, and counts the bytes."""
-
-    sent = 0
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        path = Path(self.translate_path(self.path))
-        if not path.is_file():
-            self.send_error(404)
-            return
-        size = path.stat().st_size
-        first, last = 0, size - 1
-        wanted = self.headers.get("Range", "")
-        if wanted.startswith("bytes="):
-            begin, _, end = wanted.removeprefix("bytes=").partition("-")
-            first, last = int(begin), min(int(end or size - 1), size - 1)
-        self.send_response(206 if wanted else 200)
-        self.send_header("Accept-Ranges", "bytes")
-        self.send_header("Content-Length", str(last - first + 1))
-        if wanted:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{size}")
-        self.end_headers()
-        with path.open("rb") as file:
-            file.seek(first)
-            self.wfile.write(file.read(last - first + 1))
-        Server.sent += last - first + 1
