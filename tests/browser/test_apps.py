@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 TOP = Path(__file__).resolve().parents[2]
@@ -56,6 +57,7 @@ def test_a_change_is_undone_with_the_keyboard(page: Page, board: Board) -> None:
     assert weight_of(board, "player") == before
 
 
+@pytest.mark.posts("/apps/add", "/apps/<name>/remove")
 def test_an_app_is_added_and_removed(page: Page, board: Board) -> None:
     board.run(f"printf '{UNIT}' > /run/systemd/system/dashcam.service && systemctl daemon-reload")
     board.run("systemctl start dashcam.service")

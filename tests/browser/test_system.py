@@ -10,14 +10,17 @@ import json
 import re
 import sys
 import tarfile
+import time
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Browser, Page, expect
 
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
 from boards import Board  # noqa: E402
+from evenkeel_panel.testing import Authority  # noqa: E402
 from pages import PASSWORD, check, logged_in  # noqa: E402
 
 
@@ -40,6 +43,7 @@ def test_a_wrong_password_gives_no_backup(page: Page) -> None:
     check(page, "backup-refused")
 
 
+@pytest.mark.posts("/system/backup", "/system/backup/check", "/system/restore")
 def test_a_restore_shows_its_changes_and_makes_them(page: Page, board: Board, tmp_path: Path) -> None:
     before = board.run("ekctl weight player")
     file = backup(page, tmp_path)
@@ -74,6 +78,7 @@ def test_a_file_that_is_no_backup_is_refused(page: Page, tmp_path: Path) -> None
     expect(page.get_by_role("alert")).to_be_visible()
 
 
+@pytest.mark.posts("/system/support")
 def test_the_support_bundle_is_complete_and_has_no_secret(page: Page, tmp_path: Path) -> None:
     page.goto("/system")
     with page.expect_download() as download:
@@ -94,13 +99,38 @@ def test_without_javascript_a_backup_is_downloaded(browser: Browser, board: Boar
         assert json.loads(backup(page, tmp_path).read_text())["checksum"]
 
 
-def test_the_certificate_is_shown_and_can_be_replaced(page: Page, board: Board) -> None:
+@pytest.mark.posts("/system/certificate", "/system/certificate/new")
+def test_the_certificate_is_shown_and_can_be_replaced(page: Page, board: Board, tmp_path: Path) -> None:
     """Last, because the browser connects again with another certificate."""
     page.goto("/system")
-    shown = page.locator("[data-field=fingerprint]").inner_text()
+    fingerprint = page.locator("[data-field=fingerprint]")
+    shown = fingerprint.inner_text()
     assert shown == json.loads(board.run("ekctl certificate --json"))["fingerprint"]
+    for name, text in zip(("board.pem", "board.key"), Authority(tmp_path / "authority").board(), strict=True):
+        (tmp_path / name).write_text(text)
+    # The clock of an emulated board is slow: for it, a certificate of this moment would not be valid yet.
+    board.run(f"date --set=@{time.time():.0f}")
+
+    # without its key
+    page.get_by_label("Certificate (PEM)").set_input_files(tmp_path / "board.pem")
+    page.get_by_role("button", name="Install the certificate").click()
+    expect(page.get_by_role("alert").first).to_be_visible()
+    check(page, "certificate-refused")
+    assert fingerprint.inner_text() == shown
+
+    page.get_by_label("Certificate (PEM)").set_input_files(tmp_path / "board.pem")
+    page.get_by_label("Its key (PEM)").set_input_files(tmp_path / "board.key")
+    page.get_by_role("button", name="Install the certificate").click()
+    expect(page.locator(".banner.ok")).to_contain_text("The certificate is installed")
+    expect(page.locator("[data-field=issuer]")).to_contain_text("middle")
+    installed = fingerprint.inner_text()
+    assert installed != shown
+
+    # Browsers remember that the board has a certificate of an authority, so the page asks.
+    page.goto("/system")
+    page.get_by_role("checkbox", name="Browsers that know the present certificate").check()
     page.get_by_role("button", name="Make a new self-signed certificate").click()
     expect(page.locator(".banner.ok")).to_contain_text("new self-signed certificate")
-    assert page.locator("[data-field=fingerprint]").inner_text() != shown
+    assert fingerprint.inner_text() not in (shown, installed)
     page.goto("/system")
     check(page, "certificate")
