@@ -49,4 +49,5 @@ run-browser: $(IMAGE_FILE)
 	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s tests/browser/test_bench_page.py tests/browser/test_panel.py
 run-pages: $(IMAGE_FILE)
 	@$(call stage,pages)
-	$(ENTER) timeout --foreground --signal=ABRT 30m python3 -m pytest -q -s --ignore=tests/browser/test_bench_page.py --ignore=tests/browser/test_panel.py tests/browser
+	# with DEEP=1, the stage takes twice as long
+	$(ENTER) timeout --foreground --signal=ABRT $(if $(DEEP),60m,30m) python3 -m pytest -q -s --ignore=tests/browser/test_bench_page.py --ignore=tests/browser/test_panel.py tests/browser
