@@ -34,6 +34,7 @@ PAGES = {
     "audit": ("/audit", "ChangePassword"),
     "account": ("/account", "Sessions"),
 }
+PICTURES = ("overview", "wear")  # pages that tests/browser/picture shows
 TWINS = (
     "/overview.json",
     "/apps.json",
@@ -52,7 +53,13 @@ TWINS = (
 )
 
 
-@pytest.mark.parametrize("name", sample("pages", list(PAGES), 3))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.picture] if name in PICTURES else [])
+        for name in sample("pages", list(PAGES), 3)
+    ],
+)
 def test_a_page_shows_its_data_at_all_sizes_without_barriers(page: Page, name: str) -> None:
     path, word = PAGES[name]
     page.goto(path)

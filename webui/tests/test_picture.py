@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that docs/images/panel.png shows the current panel, and tests the program that makes the picture."""
+"""Checks that the pictures of the panel in docs/images show the current panel, and tests the program that makes them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import random
 import struct
 import sys
 import zlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -37,10 +38,18 @@ def program() -> Any:
     return module
 
 
-def test_picture_is_up_to_date(program: Any) -> None:
+def test_pictures_are_up_to_date(program: Any) -> None:
     """If this fails, run `make pictures`."""
-    program.check(program.PICTURE)
-    assert program.PICTURE.stat().st_size <= program.MOST_BYTES
+    assert len(program.PICTURES) == 4
+    for picture in program.PICTURES:
+        program.check(picture, picture.file)
+        assert picture.file.stat().st_size <= picture.most_bytes
+
+
+def test_documents_show_each_picture(program: Any) -> None:
+    documents = "".join(path.read_text() for path in (TOP / "README.md", *(TOP / "docs").rglob("*.md")))
+    for picture in program.PICTURES:
+        assert f"images/{picture.file.name})" in documents, picture.name
 
 
 WIDTH = 40
@@ -87,48 +96,44 @@ def screenshot(tmp_path: Path) -> Path:
 def test_picture_has_the_pixels_of_the_screenshot_without_its_empty_end(
     program: Any, screenshot: Path, tmp_path: Path
 ) -> None:
-    picture = tmp_path / "images/panel.png"
-    program.make(screenshot, picture)
+    panel, picture = program.PICTURES[0], tmp_path / "images/panel.png"
+    program.make(panel, screenshot, picture)
     rows = [bytes(value for i, value in enumerate(row) if i % 4 != 3) for row in PIXELS]
     assert program.read(picture).rows == rows[: 20 + program.MARGIN]
-    program.check(picture)
+    program.check(panel, picture)
+    program.make(replace(panel, most_rows=10), screenshot, picture)
+    assert program.read(picture).rows == rows[:10]
 
 
-def test_large_picture_gets_coarse_colors(
-    program: Any, screenshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    picture = tmp_path / "panel.png"
-    program.make(screenshot, picture)
+def test_large_picture_gets_coarse_colors(program: Any, screenshot: Path, tmp_path: Path) -> None:
+    panel, picture = program.PICTURES[0], tmp_path / "panel.png"
+    program.make(panel, screenshot, picture)
     exact = picture.stat().st_size
-    monkeypatch.setattr(program, "MOST_BYTES", exact - 1)
-    program.make(screenshot, picture)
+    program.make(replace(panel, most_bytes=exact - 1), screenshot, picture)
     assert picture.stat().st_size < exact
-    monkeypatch.setattr(program, "MOST_BYTES", 100)
     with pytest.raises(program.BadPicture, match="cannot be made smaller"):
-        program.make(screenshot, picture)
+        program.make(replace(panel, most_bytes=100), screenshot, picture)
 
 
-def test_missing_and_outdated_pictures_are_reported(
-    program: Any, screenshot: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    picture = tmp_path / "panel.png"
+def test_missing_and_outdated_pictures_are_reported(program: Any, screenshot: Path, tmp_path: Path) -> None:
+    panel, picture = program.PICTURES[0], tmp_path / "panel.png"
     with pytest.raises(program.BadPicture, match="is missing: run 'make pictures'"):
-        program.check(picture)
-    program.make(screenshot, picture)
-    monkeypatch.setattr(program, "SOURCES", program.SOURCES[1:])
+        program.check(panel, picture)
+    program.make(panel, screenshot, picture)
     with pytest.raises(program.BadPicture, match=r"is outdated.*Run 'make pictures'"):
-        program.check(picture)
+        program.check(replace(panel, sources=panel.sources[1:]), picture)
 
 
 def test_digest_ignores_comments_and_indentation(program: Any, tmp_path: Path) -> None:
-    for name in program.SOURCES:
-        path = tmp_path / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes((TOP / name).read_bytes())
-    before = program.digest()
-    assert program.digest(tmp_path) == before
-    style = tmp_path / "webui/src/static/panel.css"
-    style.write_text("/* a new\ncomment */\n\n   " + style.read_text())
-    assert program.digest(tmp_path) == before
-    style.write_text(style.read_text() + "p { color: red; }\n")
-    assert program.digest(tmp_path) != before
+    for sources in {picture.sources for picture in program.PICTURES}:
+        for name in sources:
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes((TOP / name).read_bytes())
+        before = program.digest(sources)
+        assert program.digest(sources, tmp_path) == before
+        style = tmp_path / "webui/src/static/panel.css"
+        style.write_text("/* a new\ncomment */\n\n   " + style.read_text())
+        assert program.digest(sources, tmp_path) == before
+        style.write_text(style.read_text() + "p { color: red; }\n")
+        assert program.digest(sources, tmp_path) != before
