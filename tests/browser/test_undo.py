@@ -45,6 +45,7 @@ def dashcam(board: Board) -> Iterator[None]:
     board.run(f"ekctl remove-app dashcam; systemctl stop dashcam.service; rm {FILE}; systemctl daemon-reload")
 
 
+@pytest.mark.posts("/apps/<name>/undo")
 def test_a_stop_is_undone_with_the_keyboard(page: Page, board: Board) -> None:
     page.goto("/apps")
     unit = "evenkeel-loader.service"
@@ -65,6 +66,7 @@ def test_a_stop_is_undone_with_the_keyboard(page: Page, board: Board) -> None:
         board.run("ekctl start loader")
 
 
+@pytest.mark.posts("/apps/<name>/add-again")
 def test_addition_and_removal_are_undone_without_javascript(
     browser: Browser, board: Board, dashcam: None
 ) -> None:
