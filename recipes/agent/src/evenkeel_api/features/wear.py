@@ -34,7 +34,7 @@ METHODS = (
         "SetWearLimit",
         WEAR,
         ADMIN,
-        "Saves the wear limit. [`GetStatus`](#status) returns it. It survives a restart and an update.",
+        "Saves the wear limit. [`GetStatus`](#status-of-the-board) returns it. It survives a restart and an update.",
         SetWearLimit,
         errors=(InvalidArgument, *ANY),
         changes=True,
