@@ -176,8 +176,11 @@ def test_dates_are_checked(authority: Authority) -> None:
     parts(chain + key, time.time())
     with pytest.raises(Refused, match="certificate-expired"):
         parts(chain + key, time.time() + 31 * 86400)
-    with pytest.raises(Refused, match="certificate-early"):
+    with pytest.raises(Refused, match="certificate-early") as refused:
         parts(chain + key, time.time() - 86400)
+    found = refused.value.parameters
+    assert re.fullmatch(r"20..-..-.. ..:.. UTC", found["date"]), "a slow clock is often wrong by minutes"
+    assert found["date"] != found["now"]
 
 
 @pytest.mark.parametrize(("middle_days", "code"), [(5, "certificate-expired"), (90, "")])

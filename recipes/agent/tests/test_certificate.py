@@ -118,7 +118,8 @@ def test_each_problem_names_the_dates_and_what_to_do() -> None:
         (
             begin - 1,
             True,
-            "the certificate of the panel is valid from 2027-01-15 on, and the clock of the board says 2027-01-15;"
+            "the certificate of the panel is valid from 2027-01-15 08:00 UTC on, and the clock of the board says"
+            " 2027-01-15 07:59 UTC;"
             f" set the clock on the page System. If the clock is right, {own}",
         ),
         (begin, True, None),

@@ -103,8 +103,8 @@ def parts(pem: str, now_s: float) -> tuple[bytes, bytes]:
             if found["not_after"] <= now_s:
                 raise Refused("certificate-expired", number=number, date=_date(found["not_after"]))
             if found["not_before"] > now_s:
-                date = _date(found["not_before"])
-                raise Refused("certificate-early", number=number, date=date, now=_date(now_s))
+                date = _time(found["not_before"])
+                raise Refused("certificate-early", number=number, date=date, now=_time(now_s))
         for number in range(len(files) - 1):
             verify = ("verify", "-partial_chain", "-no_check_time", "-trusted", str(files[number + 1]))
             try:
@@ -140,6 +140,11 @@ def _check_use(cert: Path, key: Path) -> None:
 
 def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def _time(seconds: float) -> str:
+    """Both times may be of the same day: a certificate was made some minutes ago, and the board's clock is slow."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 def described(cert: Path) -> dict[str, Any]:

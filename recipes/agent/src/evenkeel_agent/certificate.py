@@ -32,7 +32,7 @@ def problem(found: Certificate, now_s: float) -> Message | None:
     renew = Message("certificate-renew-own" if found.own else "certificate-renew-signed")
     if now_s < found.not_before:
         return Message(
-            "panel-certificate-early", date=_date(found.not_before), now=_date(now_s), remedy=renew
+            "panel-certificate-early", date=_time(found.not_before), now=_time(now_s), remedy=renew
         )
     if now_s > found.not_after:
         return Message(
@@ -45,6 +45,11 @@ def problem(found: Certificate, now_s: float) -> Message | None:
 
 def _date(seconds: float) -> str:
     return time.strftime("%Y-%m-%d", time.gmtime(seconds))
+
+
+def _time(seconds: float) -> str:
+    """Both times may be of the same day: a certificate was made some minutes ago, and the board's clock is slow."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))
 
 
 class Certificates:
