@@ -78,7 +78,7 @@ void ek_blame_dispatched(struct ek_data *ek, struct request *rq, u64 now)
 		ek_blame_started(ek, 0, now);
 	ek->sent[ek->nr_sent++] = rq;
 	spin_unlock(&ek->blame_lock);
-	blk_plug_invalidate_ts();
+	ek_plug_time_expire();
 }
 
 /* @rq of @g left the device at @now, or the block layer, without having been started. */
