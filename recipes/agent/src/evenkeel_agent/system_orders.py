@@ -11,9 +11,7 @@ from .settings import Settings
 
 HELPER_UNIT = "evenkeel-system.socket"
 CALL_S = 8  # time that ek-system gives a service for its answer
-# Time that a slow board may need to start ek-system.
-_START_S = 6.0
-
+_START_S = 6.0  # time that a slow board may need to start ek-system
 
 End = Literal["restart", "power-off"]
 Reset = Literal["keep", "all", "none"]

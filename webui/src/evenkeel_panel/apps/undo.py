@@ -104,7 +104,7 @@ def last(db: Database, app: App, field: str) -> Change | None:
 
 
 def newest(changes: Mapping[str, Change]) -> tuple[str, Change] | None:
-    """The field and the change that was made last and whose effect is measured, of CHANGES by field; None: there is none."""
+    """The field and the change that was made last and whose effect is measured, of CHANGES by field; None if no change is."""
     known = [item for item in changes.items() if item[0] in MEASURED and item[1].at]
     return max(known, key=lambda item: item[1].at) if known else None
 
