@@ -63,6 +63,7 @@ QUICK: dict[str, tuple[str, ...]] = {
         *PROMISE, "part-small", "part-medium", "light-p99", "light-alone-p50", "light-alone-p99", "largest",
     ),
     "promise.twelve.pipe": (*PROMISE, "part-heavy", "part-light", "heavy"),
+    "attribution.light-deep.sd-uhs3": ("worst", "rows", "waiting"),
     "stall.emmc51.buffered.write.100m": PLAYER,
     "stall.emmc51.direct.read.100m": PLAYER,
     "stall.emmc51.direct.write.100m": PLAYER,

@@ -15,8 +15,11 @@ KNOWN = experiments.load()
 
 
 def badness(row: Row, best: float) -> float:
-    """The distance between a row's value and the best value, as a factor of at least 1."""
-    return max(row.value / best, best / max(row.value, 1e-3))
+    """The distance between a row's value and the best value, as a factor of at least 1. A value beyond a bound is as good."""
+    above, below = row.value / best, best / max(row.value, 1e-3)
+    return max(
+        1.0, above if row.better == "lower" else below if row.better == "higher" else max(above, below)
+    )
 
 
 def caught_by(names: list[str]) -> list[mutants.Mutant]:

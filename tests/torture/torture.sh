@@ -39,7 +39,7 @@ counted() {
 	state=$(cat /sys/kernel/debug/block/nullb0/sched/state)
 	n=$(echo "$state" | sed -n 's/^channels o[nf]* *//p' | tr -d ' 0')
 	[ -z "$n" ] || echo "channels=$n"
-	for key in queued in_flight core_in_flight core_in_flight_ns tags_used waiting granted fixed_tags fixed_in_flight; do
+	for key in queued in_flight core_in_flight core_in_flight_ns tags_used waiting granted fixed_tags fixed_in_flight blame_in_device; do
 		n=$(echo "$state" | sed -n "s/^$key //p")
 		[ "$n" = 0 ] || echo "$key=$n"
 	done

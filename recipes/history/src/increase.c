@@ -15,22 +15,23 @@
 #include <string.h>
 
 /* as in evenkeel_common/iostat.py */
-enum { BUCKETS = EK_HISTORY_BUCKETS, DIGITS = 20 };
+enum { BUCKETS = EK_HISTORY_BUCKETS, PARTS = EK_HISTORY_PARTS, DIGITS = 20 };
 
 enum { READ, WRITE, DIRECTIONS };
 enum histogram { GATE, WAIT, SERVICE, LATENCY, HISTOGRAMS };
-/* those after BYTES tell only whether the counters have started again */
+/* those after BYTES tell only whether the counters have started again, except WAITED */
 enum counter {
 	IOS,
 	BYTES = IOS + DIRECTIONS,
 	MERGED = BYTES + DIRECTIONS,
 	THROTTLED = MERGED + DIRECTIONS,
 	FIXED,
-	COUNTERS = FIXED + 4
+	WAITED = FIXED + 4,
+	COUNTERS
 };
 
 /* The known keys, in the order in which the kernel prints them. */
-enum kind { WEIGHT, COUNTER, HISTOGRAM };
+enum kind { WEIGHT, COUNTER, HISTOGRAM, WAITED_FOR };
 #define KEY(name, kind, number) { name, sizeof(name) - 1, kind, number }
 static const struct key {
 	const char *name;
@@ -59,6 +60,8 @@ static const struct key {
 	KEY("wserv", HISTOGRAM, HISTOGRAMS + SERVICE),
 	KEY("wtotal", HISTOGRAM, HISTOGRAMS + LATENCY),
 	KEY("wgate", HISTOGRAM, HISTOGRAMS + GATE),
+	KEY("waited_us", COUNTER, WAITED),
+	KEY("waited_for", WAITED_FOR, 0),
 };
 enum { KEYS = sizeof(keys) / sizeof(*keys) };
 
@@ -80,8 +83,15 @@ struct word {
 	size_t length;
 };
 
+/* a part of a waiting time */
+struct part {
+	uint64_t cgroup, us;
+};
+
 /* the values of a line */
 struct device {
+	unsigned int parts_used;
+	struct part parts[PARTS];
 	unsigned int used; /* buckets from this one on are 0 in all histograms */
 	uint64_t counters[COUNTERS];
 	uint64_t histograms[DIRECTIONS * HISTOGRAMS][BUCKETS];
@@ -193,6 +203,40 @@ static bool take_histogram(struct rest *text, struct device *to, unsigned int nu
 	return true;
 }
 
+/* The part of CGROUP in FROM, or NULL. FIRST: the part that is looked at first. */
+static const struct part *find_part(const struct device *from, uint64_t cgroup, unsigned int first)
+{
+	if (first < from->parts_used && from->parts[first].cgroup == cgroup)
+		return &from->parts[first];
+	for (const struct part *part = from->parts; part < from->parts + from->parts_used; part++)
+		if (part->cgroup == cgroup)
+			return part;
+	return NULL;
+}
+
+/* Move TEXT behind the parts, and store them: CGROUP:TIME,CGROUP:TIME,... or "-". False: they have a wrong format. */
+static bool take_parts(struct rest *text, struct device *to)
+{
+	struct part part;
+
+	to->parts_used = 0;
+	if (text->at < text->end && *text->at == '-') {
+		text->at++;
+		return end_at(text);
+	}
+	for (;;) {
+		if (to->parts_used == PARTS || !take_number(text, &part.cgroup) ||
+		    text->at == text->end || *text->at++ != ':' || !take_number(text, &part.us) ||
+		    find_part(to, part.cgroup, 0))
+			return false;
+		to->parts[to->parts_used++] = part;
+		if (end_at(text))
+			return true;
+		if (*text->at++ != ',')
+			return false;
+	}
+}
+
 /* The key of that name, or NULL. *NEXT: the key that is looked at first. */
 static const struct key *find_key(struct word name, unsigned int *next)
 {
@@ -224,6 +268,14 @@ static const struct key *take_key(struct rest *text, unsigned int *next)
 	return key;
 }
 
+/* Is the value of KEY needed for WHAT? Counters tell whether they have started again, so they always are. */
+static bool wanted(const struct key *key, unsigned int what)
+{
+	if (key->kind == HISTOGRAM)
+		return what & EK_HISTORY_FLOWS;
+	return key->kind != WAITED_FOR || what & EK_HISTORY_WAITS;
+}
+
 /* Move TEXT behind the value of KEY, and store it. False: it has a wrong format. */
 static bool take_value(struct rest *text, const struct key *key, struct device *to)
 {
@@ -231,20 +283,32 @@ static bool take_value(struct rest *text, const struct key *key, struct device *
 
 	if (key->kind == HISTOGRAM)
 		return take_histogram(text, to, key->number);
+	if (key->kind == WAITED_FOR)
+		return take_parts(text, to);
 	return take_number(text, key->kind == COUNTER ? &to->counters[key->number] : &weight) &&
 	       end_at(text);
 }
 
+/* A line without values. The parts stay: what is beyond parts_used is never read. */
+static void reset(struct device *device)
+{
+	device->parts_used = device->used = 0;
+	memset(device->counters, 0, sizeof(device->counters));
+	memset(device->histograms, 0, sizeof(device->histograms));
+}
+
 /* Move TEXT to its next line, and store the values that follow in this one. False: one has a wrong format. */
-static bool take_values(struct rest *text, struct device *to)
+static bool take_values(struct rest *text, struct device *to, unsigned int what)
 {
 	const struct key *key;
 	unsigned int next = 0;
 
-	memset(to, 0, sizeof(*to));
+	reset(to);
 	for (skip_blanks(text); end_at(text) != LINE_END; skip_blanks(text)) {
 		key = take_key(text, &next);
-		if (key && !take_value(text, key, to))
+		if (key && !wanted(key, what))
+			skip_word(text);
+		else if (key && !take_value(text, key, to))
 			return false;
 	}
 	skip_line(text);
@@ -297,13 +361,14 @@ static bool take_both_histograms(struct rest *text, struct device *to, struct re
  *
  * If the counters have started again, what is left out counts, too: then take_values() must follow.
  */
-static bool take_both(struct rest *text, struct device *to, struct rest *old, struct device *before)
+static bool take_both(struct rest *text, struct device *to, struct rest *old, struct device *before,
+		      unsigned int what)
 {
 	unsigned int next = 0, next_old = 0, seen = 0;
 	const struct key *key;
 
-	memset(to, 0, sizeof(*to));
-	memset(before, 0, sizeof(*before));
+	reset(to);
+	reset(before);
 	for (;;) {
 		skip_blanks(text);
 		skip_blanks(old);
@@ -317,6 +382,11 @@ static bool take_both(struct rest *text, struct device *to, struct rest *old, st
 		if (seen & 1U << (key - keys))
 			return false;
 		seen |= 1U << (key - keys);
+		if (!wanted(key, what)) {
+			skip_word(text);
+			skip_word(old);
+			continue;
+		}
 		if (key->kind == HISTOGRAM ?
 			    !take_both_histograms(text, to, old, before, key->number) :
 			    !take_value(text, key, to) || !take_value(old, key, before))
@@ -395,6 +465,21 @@ static uint64_t add_up(const uint64_t counts[BUCKETS], unsigned int used, uint64
 	return requests;
 }
 
+/*
+ * The parts of DEVICE become the growth since OLD. A part that is smaller than in OLD has started again at 0: the cgroup
+ * was gone meanwhile.
+ */
+static void subtract_parts(struct device *device, const struct device *old)
+{
+	for (unsigned int i = 0; i < device->parts_used; i++) {
+		struct part *part = &device->parts[i];
+		const struct part *before = find_part(old, part->cgroup, i);
+
+		if (before && before->us <= part->us)
+			part->us -= before->us;
+	}
+}
+
 struct output {
 	uint64_t *values;
 	size_t room, used;
@@ -443,8 +528,31 @@ static void put_record(struct output *out, const struct device *grown, struct wo
 			put(out, latency[i]);
 }
 
+/* Write the record of the waiting time, unless it has not grown. */
+static void put_waiting(struct output *out, const struct device *grown, struct word name,
+			uint64_t offset)
+{
+	unsigned int i, n = 0;
+
+	for (i = 0; i < grown->parts_used; i++)
+		n += grown->parts[i].us > 0;
+	if (!n && !grown->counters[WAITED])
+		return;
+	put(out, offset);
+	put(out, name.length);
+	put(out, DIRECTIONS);
+	put(out, grown->counters[WAITED]);
+	put(out, n);
+	for (i = 0; i < grown->parts_used; i++)
+		if (grown->parts[i].us)
+			put(out, grown->parts[i].cgroup);
+	for (i = 0; i < grown->parts_used; i++)
+		if (grown->parts[i].us)
+			put(out, grown->parts[i].us);
+}
+
 int64_t ek_history_grow(const char *old, size_t old_length, const char *text, size_t length,
-			uint64_t *values, size_t room)
+			unsigned int what, uint64_t *values, size_t room)
 {
 	struct rest rest = { text, text + length }, others, line, before;
 	struct output out = { values, room, 0 };
@@ -464,20 +572,25 @@ int64_t ek_history_grow(const char *old, size_t old_length, const char *text, si
 		known = find_line(&before, name);
 		line = rest;
 		others = before;
-		if (known && take_both(&line, &device, &others, &last) &&
+		if (known && take_both(&line, &device, &others, &last, what) &&
 		    subtract(&device, &last)) {
 			rest = line;
+			subtract_parts(&device, &last);
 		} else {
-			if (!take_values(&rest, &device) || (known && !take_values(&before, &last)))
+			if (!take_values(&rest, &device, what) ||
+			    (known && !take_values(&before, &last, what)))
 				return -1;
-			if (known)
-				subtract(&device, &last);
+			if (known && subtract(&device, &last))
+				subtract_parts(&device, &last);
 		}
 		others = rest;
 		if (find_line(&others, name))
 			return -1;
-		for (unsigned int direction = 0; direction < DIRECTIONS; direction++)
+		for (unsigned int direction = 0; what & EK_HISTORY_FLOWS && direction < DIRECTIONS;
+		     direction++)
 			put_record(&out, &device, name, (uint64_t)(name.at - text), direction);
+		if (what & EK_HISTORY_WAITS)
+			put_waiting(&out, &device, name, (uint64_t)(name.at - text));
 	}
 	return (int64_t)out.used;
 }

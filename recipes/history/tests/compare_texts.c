@@ -12,7 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FEW = 3 };
+enum { FEW = 3, BOTH = EK_HISTORY_FLOWS | EK_HISTORY_WAITS };
 
 static char *take_text(uint32_t length)
 {
@@ -30,14 +30,16 @@ int main(void)
 	while (fread(lengths, sizeof(lengths), 1, stdin)) {
 		char *old = take_text(lengths[0]), *text = take_text(lengths[1]);
 		uint64_t *few = calloc(FEW, sizeof(*few)), *values;
-		int64_t count = ek_history_grow(old, lengths[0], text, lengths[1], few, FEW);
+		int64_t count = ek_history_grow(old, lengths[0], text, lengths[1], BOTH, few, FEW);
 
 		if (count < 0) {
 			puts("-1");
 		} else {
 			values = calloc(count ? (size_t)count : 1, sizeof(*values));
-			if (!values || ek_history_grow(old, lengths[0], text, lengths[1], values,
-						       (size_t)count) != count)
+			if (!values)
+				return 1;
+			if (ek_history_grow(old, lengths[0], text, lengths[1], BOTH, values,
+					    (size_t)count) != count)
 				return 1;
 			for (int64_t i = 0; i < count; i++) {
 				if (i < FEW && values[i] != few[i])

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from evenkeel_common.iostat import BUCKETS, COUNTERS, Histogram, StatError, parse, time_of
+from evenkeel_common.iostat import BUCKETS, COUNTERS, MAX_PARTS, Histogram, StatError, parse, time_of
 from evenkeel_common.reading import ZERO, restarted
 from evenkeel_history import increase
+from evenkeel_history.attribution import Wait
 from evenkeel_history.increase import Counters, Growth
 from evenkeel_history.period import READ, WRITE, Flow
 from history_library import compile_c
@@ -55,7 +56,7 @@ def _summed(texts: list[dict[str, tuple[int, int, Histogram, Histogram, bool]]])
 
 def _growth(old: str, new: str) -> Growth:
     """The model: parse both texts and subtract. Raises StatError."""
-    result, before = {}, parse(old)
+    result, before = Growth(), parse(old)
     for name, stat in parse(new).items():
         first = before.get(name, ZERO)
         if restarted(first, stat):
@@ -83,14 +84,23 @@ def _growth(old: str, new: str) -> Growth:
                 latency,
             )
             if flow.bytes or flow.ios or gates or waits or services or latency:
-                result[name, direction] = flow
+                result.flows[name, direction] = flow
+        parts = {
+            cgroup: more
+            for cgroup, us in stat.waited_for.items()
+            if (more := us - before_us if (before_us := first.waited_for.get(cgroup, 0)) <= us else us)
+        }
+        if counters.get("waited_us") or parts:
+            result.waits.append(Wait(counters.get("waited_us", 0), list(parts), list(parts.values())))
     return result
 
 
 def _check(files: list[str]) -> None:
     counters, last = Counters(), ""
     for file in files:
-        assert counters.grow(file.encode()) == _growth(last, file)
+        expected = _growth(last, file)
+        assert counters.grow(file.encode()) == expected.flows
+        assert counters.waits(file.encode()) == expected.waits
         assert sorted(counters.devices) == sorted(parse(file))
         last = file
 
@@ -117,6 +127,10 @@ def test_counters_that_grow_or_start_again(
         "8:0 rbytes=000000000000000000002\n",
         "8:0 rbytes=2 rwait=5:-6\n",
         "8:0 rbytes=2 rwait=5:6\n8:0 rbytes=2 rwait=5:6\n",
+        "8:0 rbytes=2 waited_for=5\n",
+        "8:0 rbytes=2 waited_for=5:\n",
+        "8:0 rbytes=2 waited_for=5:1,5:1\n",
+        "8:0 rbytes=2 waited_for=5:1,-\n",
         "disk rbytes=2 rwait=5:6\n",
     ],
 )
@@ -124,7 +138,7 @@ def test_a_wrong_format_is_refused_and_the_next_text_counts(bad: str) -> None:
     counters = Counters()
     counters.grow(b"8:0 rbytes=1 rwait=5:5\n")
     with pytest.raises(StatError):
-        counters.grow(bad.encode())
+        (counters.waits if "waited_for" in bad else counters.grow)(bad.encode())
     grown = counters.grow(b"8:0 rbytes=4 rwait=5:7,6:1\n")
     assert grown == {("8:0", READ): Flow(3, wait_us=time_of({5: 2, 6: 1}))}
 
@@ -162,6 +176,26 @@ def test_many_devices_are_compared() -> None:
     assert found == {(f"8:{minor}", READ): Flow(latency=histogram) for minor in range(20)}
 
 
+def test_parts_of_a_waiting_time() -> None:
+    counters = Counters()
+    grown = counters.waits(b"8:0 waited_us=50 waited_for=0:5,4611686018427387904:7\n")
+    assert grown == [Wait(50, [0, 1 << 62], [5, 7])]
+    # a cgroup that is new, one whose part has not grown, one that was gone and came back, one that is gone
+    counters.waits(b"8:0 waited_us=60 waited_for=1:5,2:7,3:4,4:1\n")
+    grown = counters.waits(b"8:0 waited_us=75 waited_for=9:2,1:5,2:8,3:3\n")
+    assert grown == [Wait(15, [9, 2, 3], [2, 1, 3])]
+    assert counters.waits(b"8:0 waited_us=9 waited_for=-\n") == [Wait(9, [], [])]
+    assert counters.waits(b"8:0 waited_us=9 waited_for=2:0\n") == []
+
+
+def test_there_are_at_most_128_parts() -> None:
+    many = dict.fromkeys(range(MAX_PARTS), 1)
+    text = f"8:0 waited_us=200 waited_for={_text(many)}"
+    assert Counters().waits(text.encode()) == [Wait(200, list(many), list(many.values()))]
+    with pytest.raises(StatError, match="129 parts"):
+        Counters().waits(f"{text},999:1".encode())
+
+
 # what a mutation inserts: parts of the format, and the bytes at which Python ends a word or a line
 PIECES = [
     b" ",
@@ -183,6 +217,7 @@ PIECES = [
     b"0",
 ]
 PIECES += [
+    b" waited_for=1:2",
     b"199:1",
     b"200:1",
     b"rwait=",
@@ -212,6 +247,10 @@ def _mutants(count: int) -> Iterator[tuple[bytes, bytes]]:
                 if draw.random() < 0.8:
                     indices = sorted(draw.sample(range(BUCKETS), draw.randint(0, 4)))
                     numbers.append(f"{key}={_text({index: draw.randint(1, 9) for index in indices})}")
+            if draw.random() < 0.8:
+                cgroups = draw.sample(range(9), draw.randint(0, 4))
+                parts = ",".join(f"{cgroup}:{draw.randint(0, 9)}" for cgroup in cgroups) or "-"
+                numbers.append(f"waited_for={parts}")
             if numbers and draw.random() < 0.2:  # a key that is there twice
                 numbers.insert(draw.randint(0, len(numbers)), draw.choice(numbers))
             lines.append(f"{name} {' '.join(numbers)}")

@@ -18,6 +18,7 @@ from evenkeel_common.iostat import time_of
 from evenkeel_common.reading import read_text
 from evenkeel_history import live
 from evenkeel_history import sampler as sampler_module
+from evenkeel_history.attribution import Blame
 from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.sampler import LOOKUP, Sampler
@@ -57,8 +58,17 @@ def board(tmp_path: Path) -> Board:
 def test_bytes_waits_and_who_slows_whom(board: Board) -> None:
     sampler = Sampler(Settings(root=str(board.root)))
     assert sampler.sample(0) == Sum()
-    board.stat(f"{APPS}/player.service", rbytes=4096, rios=1, rwait="40:1", rserv="30:1", rtotal="41:1")
-    board.stat(f"{APPS}/loader.service/child", wbytes=8192, wios=2, wserv="60:2", wtotal="60:2", wgate="50:1")
+    player = (board.root / APPS / "player.service").stat().st_ino
+    (board.root / APPS / "loader.service/child").mkdir()
+    child = (board.root / APPS / "loader.service/child").stat().st_ino
+    waits = f"7:5,{child}:300,{player}:1"
+    board.stat(
+        f"{APPS}/player.service", rbytes=4096, rios=1, rwait="40:1", rtotal="41:1", waited_us=350, waited_for=waits
+    )  # fmt: skip
+    board.stat(
+        f"{APPS}/loader.service/child", wbytes=8192, wios=2, wserv="60:2", wtotal="60:2", wgate="50:1",
+        waited_us=90, waited_for=f"{player}:60",
+    )  # fmt: skip
     board.stat("sys/fs/cgroup/system.slice/journald.service", wbytes=512, wios=1)
     found = sampler.sample(1000)
     assert found.flows["player", "mmcblk0", READ].bytes == 4096
@@ -69,9 +79,13 @@ def test_bytes_waits_and_who_slows_whom(board: Board) -> None:
     assert (loader.bytes, loader.ios, loader.gates) == (8192, 2, 1)
     assert loader.wait_us == loader.gate_us == time_of({50: 1})
     assert found.flows[SYSTEM, "mmcblk0", WRITE].bytes == 512
-    for app in ("player", "loader"):
-        row = sum(us for (victim, _), us in found.blame.items() if victim == app)
-        assert row == sum(flow.wait_us for key, flow in found.flows.items() if key[0] == app)
+    assert found.blame == {
+        ("player", "loader"): 300,
+        ("player", SYSTEM): 5,
+        ("player", "player"): 45,
+        ("loader", "player"): 60,
+        ("loader", "loader"): 30,
+    }
     assert found.ms == 6000
 
 
@@ -264,6 +278,7 @@ def test_a_second_of_16_apps_costs_few_calls(board: Board) -> None:
             f'title = "x"\nunit = "{name}.service"\n'
         )
     keys = [f"{letter}{what}" for letter in "rw" for what in ("wait", "serv", "total")]
+    inodes = []
 
     def move(n: int) -> None:
         for number, name in enumerate(names):
@@ -272,7 +287,7 @@ def test_a_second_of_16_apps_costs_few_calls(board: Board) -> None:
             histogram = ",".join(f"{index}:{count}" for index, count in counts.items())
             board.stat(
                 f"{APPS}/{name}.service", rbytes=n, wbytes=n, rios=n, wios=n, rgate="-", wgate="-",
-                **dict.fromkeys(keys, histogram),
+                **dict.fromkeys(keys, histogram), waited_us=99 * n, waited_for=",".join(f"{i}:{5 * n}" for i in inodes) or "-",
             )  # fmt: skip
 
     sampler, memory, calls = Sampler(Settings(root=str(board.root))), live.Live(), 0
@@ -282,6 +297,7 @@ def test_a_second_of_16_apps_costs_few_calls(board: Board) -> None:
         calls += event in ("call", "c_call")
 
     move(0)
+    inodes += [(board.root / APPS / f"{name}.service").stat().st_ino for name in names]
     sampler.sample(0)
     seconds = 20
     for second in range(1, seconds + 1):
@@ -317,6 +333,32 @@ def test_a_cgroup_that_is_removed_and_created_again(board: Board, monkeypatch: p
         sampler.sample(1000).flows["player", "mmcblk0", READ].bytes == 9000
     )  # without the wait for a look-up
     assert sampler.sample(1000).flows == {}
+
+
+def test_a_cgroup_that_slows_others_is_found_in_time(board: Board) -> None:
+    sampler = Sampler(Settings(root=str(board.root)))
+
+    def blame() -> Blame:
+        """Of the next LOOKUP seconds, in the last of which the waiting times are read."""
+        found = Sum()
+        for _ in range(LOOKUP):
+            found.add(sampler.sample(1000))
+        return found.blame
+
+    sampler.sample(0)
+    blame()
+    child = board.root / APPS / "loader.service/child"
+    child.mkdir()
+    board.stat(f"{APPS}/loader.service/child", wios=1)
+    board.stat(f"{APPS}/player.service", rios=1, waited_us=50, waited_for=f"{child.stat().st_ino}:40")
+    # the cgroup is found at the look-up in which its blame is read
+    assert blame() == {("player", "loader"): 40, ("player", "player"): 10}
+    other = board.root / APPS / "loader.service/other"
+    board.stat(f"{APPS}/loader.service/other", wios=1)
+    waits = f"0:9,{child.stat().st_ino}:40,{other.stat().st_ino}:5"
+    board.stat(f"{APPS}/player.service", rios=4, waited_us=200, waited_for=waits)
+    # the cgroup 0, which stands for many others, is never found
+    assert blame() == {("player", SYSTEM): 9, ("player", "loader"): 5, ("player", "player"): 136}
 
 
 def test_a_removed_cgroup_is_forgotten_at_the_look_up(board: Board) -> None:

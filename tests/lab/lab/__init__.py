@@ -4,7 +4,7 @@
 import sys
 from pathlib import Path
 
-# evenkeel_report, which the lab shares with ek-validate, and the simulator of evenkeel_pagepool, which needs evenkeel_common of
-# the agent. The lab is not installed: it runs from the source tree.
+# evenkeel_report, which the lab shares with ek-validate; the simulator of evenkeel_pagepool and the attribution of
+# evenkeel_history, which need evenkeel_common of the agent. The lab is not installed: it runs from the source tree.
 _RECIPES = Path(__file__).resolve().parents[3] / "recipes"
-sys.path += [str(_RECIPES / name / "src") for name in ("validate", "pagepool", "agent")]
+sys.path += [str(_RECIPES / name / "src") for name in ("validate", "pagepool", "history", "agent")]

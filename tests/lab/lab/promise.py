@@ -145,7 +145,7 @@ def shares(groups: Mapping[str, int], leaves: Sequence[str]) -> dict[str, float]
 
 
 @dataclass(frozen=True)
-class _Runner:
+class Runner:
     """One group's job, in its slice of the device."""
 
     job: Job
@@ -172,15 +172,15 @@ class _Runner:
         )  # fmt: skip
 
 
-def _runners(case: Case) -> list[_Runner]:
+def runners_of(case: Case) -> list[Runner]:
     named = [(job, name) for job in case.jobs for name in job.names()]
-    return [_Runner(job, name, i) for i, (job, name) in enumerate(named)]
+    return [Runner(job, name, i) for i, (job, name) in enumerate(named)]
 
 
-def _first(case: Case) -> list[_Runner]:
+def _first(case: Case) -> list[Runner]:
     """The first copy of each job. Only this copy is measured alone, because copies are alike."""
-    found: dict[str, _Runner] = {}
-    for r in _runners(case):
+    found: dict[str, Runner] = {}
+    for r in runners_of(case):
         found.setdefault(r.job.name, r)
     return list(found.values())
 
@@ -213,7 +213,7 @@ OVER = """over() {
 }"""
 
 
-def _alone(r: _Runner, case: Case, section: str) -> list[str]:
+def _alone(r: Runner, case: Case, section: str) -> list[str]:
     return [
         f"in_group {r.group} {r.load(case.device, case.parts).command} > /tmp/{r.name}.log 2>&1 & pid=$!",
         f"sleep {ALONE_SETTLE:g}; count {section}.{r.job.name}.begin; sleep {ALONE:g}; count {section}.{r.job.name}.end",
@@ -254,7 +254,7 @@ def _largest(case: Case, slice_: int) -> str:
 
 def script(case: Case) -> str:
     """The guest's script."""
-    runners = _runners(case)
+    runners = runners_of(case)
     free = len(runners)
     groups = {**case.groups(), "reader": LIGHT_WEIGHT}
     loads = [r.load(case.device, case.parts) for r in runners]
@@ -329,7 +329,7 @@ def _longest(out: Output) -> dict[str, float]:
 
 
 def figures(case: Case, out: Output) -> list[Figure]:
-    runners = _runners(case)
+    runners = runners_of(case)
     window = Served.between(out.results["begin"], out.results["end_"])
     need_any(sum(window.read) + sum(window.written), window.seconds)
     alone: dict[str, float] = {}

@@ -15,8 +15,13 @@ from operator import mul
 BUCKETS = 200  # number of buckets of a histogram; the last bucket also counts all larger latencies
 # counters that only groups with a fixed share have
 FIXED_COUNTERS = ("fixed_ios", "fixed_late", "fixed_ideal_us", "fixed_actual_us")
-COUNTERS = frozenset(("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *FIXED_COUNTERS))
+COUNTERS = frozenset(
+    ("rbytes", "wbytes", "rios", "wios", "rmerged", "wmerged", "throttled", *FIXED_COUNTERS, "waited_us")
+)
 HISTOGRAMS = frozenset(("rwait", "rserv", "rtotal", "rgate", "wwait", "wserv", "wtotal", "wgate"))
+
+PARTS = "waited_for"  # by cgroup, the part of waited_us during which the device served that cgroup
+MAX_PARTS = 128  # the kernel prints at most so many parts
 
 Histogram = dict[int, int]  # bucket index -> number of requests
 
@@ -32,6 +37,7 @@ class DeviceStat:
     weight: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
+    waited_for: dict[int, int] = field(default_factory=dict)  # cgroup (inode), or 0 -> time in µs
 
 
 def bucket(latency_us: int) -> int:
@@ -111,6 +117,22 @@ def _histogram(text: str, what: str) -> Histogram:
     return histogram
 
 
+def _parts(text: str, what: str) -> dict[int, int]:
+    parts: dict[int, int] = {}
+    if text == "-":
+        return parts
+    pairs = text.split(",")
+    if len(pairs) > MAX_PARTS:
+        raise StatError(f"{what} has {len(pairs)} parts")
+    for pair in pairs:
+        left, colon, right = pair.partition(":")
+        cgroup = _number(left, f"a cgroup of {what}")
+        if not colon or cgroup in parts:
+            raise StatError(f"{what} contains {pair!r:.60}, which is not CGROUP:TIME or is there twice")
+        parts[cgroup] = _number(right, f"cgroup {cgroup} of {what}")
+    return parts
+
+
 def _device(name: str) -> bool:
     major, _, minor = name.partition(":")
     return all(part.isascii() and part.isdigit() for part in (major, minor))
@@ -142,6 +164,8 @@ def parse(text: str, histograms: Container[str] = HISTOGRAMS) -> dict[str, Devic
             elif key in HISTOGRAMS:
                 if key in histograms:
                     device.histograms[key] = _histogram(value, f"{key} of {name}")
+            elif key == PARTS:
+                device.waited_for = _parts(value, f"{key} of {name}")
             elif key == "weight":
                 device.weight = _number(value, f"weight of {name}")
     return devices

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who slows whom: attributes the waiting time of each app to the apps that used the device meanwhile. A pure function.
+"""Who slows whom: attributes the waiting time of each app to the apps that the device served meanwhile. A pure function.
 
-While a request waits, the device serves requests of other apps, and of the same app. So the waiting time of an app in
-an interval is divided among all apps, in proportion to the device time of each app in that interval.
-
-An app waits for its own requests only while it has more than one. How long that was is not known, but a bound is: the
-time that its requests waited or were in the device, minus the time that the device was busy. The app's own part is in
-proportion to its device time only within this bound. The other apps cause the rest. Otherwise a player that reads one
-block at a time would cause a part of its own waiting time.
+The scheduler keeps, for each cgroup, the time for which its requests waited, and by other cgroup the part during which the
+device served that cgroup (docs/reference/scheduler.md: waited_us, waited_for). If requests of several cgroups are in the
+device, each request has an equal share of the time. The rest of the waiting time is the cgroup's own: the device served
+the cgroup itself, or nothing. This function joins cgroups to apps.
 """
 
-from array import array
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import product
-
-from .library import library
+from itertools import product, repeat
 
 Blame = dict[tuple[str, str], int]  # (app that waited, app that used the device) → waiting time in µs
-LONG = 8  # bytes of a number of the C code
+
+
+@dataclass(slots=True)
+class Wait:
+    """For how long the requests of a cgroup waited, in µs; other cgroups (inodes), and the part of this time for each one."""
+
+    us: int
+    cgroups: list[int]
+    parts: list[int]
 
 
 @lru_cache(2)
@@ -27,27 +30,48 @@ def pairs(apps: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     return tuple(product(apps, apps))
 
 
-def attribute(waited: Mapping[str, int], served: Mapping[str, int], elapsed_us: int) -> Blame:
-    """Divide the waiting time of each app in proportion to the device time of all apps.
+def attribute(waits: Iterable[tuple[str, Wait]], apps: Mapping[int, str], rest: str) -> Blame:
+    """The waiting time of each app, by the app that used the device.
 
-    WAITED: waiting time by app. SERVED: device time by app. ELAPSED_US: the length of the interval. All are in µs and not
-    negative. C code computes the parts (src/attribution.c). Guarantees:
+    WAITS: the app and the waiting time of each cgroup, in µs and not negative. APPS: the app of each cgroup, by inode.
+    REST: the app for a cgroup that is not in APPS. Guarantees:
 
-    - The parts of an app's waiting time add up to this time exactly. All parts are rounded down; then those with the
-      largest remainders get 1 µs more.
-    - The parts of two other apps are in proportion to their device times, with an error of less than 1 µs.
-    - The own part of an app is at most in proportion to its device time. It is 0 if another app had device time and the
-      app had at most one request at a time.
-    - An app without device time gets no part of another app's waiting time.
-    - If no other app had device time, the app gets its own waiting time.
-    - If a time is 2**42 µs (50 days) or longer, the counters are wrong: there is no blame.
+    - The parts of an app's waiting time add up to this time exactly.
+    - The part for another app is the sum of the parts for its cgroups. The scheduler rounds each of them down, so they
+      may exceed the waiting time by a few µs: then the largest parts are reduced.
+    - What is left is the app's own part.
     """
-    apps = sorted(waited.keys() | served.keys())
-    times = array("Q", [waited.get(app, 0) for app in apps] + [served.get(app, 0) for app in apps])
-    parts = array("Q", bytes(LONG * len(apps) ** 2))
-    first, _ = times.buffer_info()
-    if library().ek_history_attribute(
-        first, first + LONG * len(apps), len(apps), elapsed_us, parts.buffer_info()[0]
-    ):
-        return {}
-    return {pair: us for pair, us in zip(pairs(tuple(apps)), parts.tolist(), strict=True) if us}
+    blame: Blame = {}
+    for app, wait in waits:
+        parts, total = wait.parts, sum(wait.parts)
+        if total > wait.us:
+            parts, total = _reduced(parts, total - wait.us), wait.us
+        # most of the work is done in C: with 16 busy apps, there are 256 parts each second
+        causes = zip(repeat(app), map(apps.get, wait.cgroups, repeat(rest)))
+        row = dict(zip(causes, parts, strict=True))
+        if len(row) < len(parts):  # several cgroups of one app
+            causes = zip(repeat(app), map(apps.get, wait.cgroups, repeat(rest)))
+            row = _added({}, zip(causes, parts, strict=True))
+        own = app, app
+        row[own] = row.get(own, 0) + wait.us - total
+        if own in blame:
+            _added(blame, row.items())
+        else:
+            blame.update(row)
+    return {pair: us for pair, us in blame.items() if us} if 0 in blame.values() else blame
+
+
+def _added(blame: Blame, more: Iterable[tuple[tuple[str, str], int]]) -> Blame:
+    """BLAME, to which MORE was added."""
+    for pair, us in more:
+        blame[pair] = blame.get(pair, 0) + us
+    return blame
+
+
+def _reduced(parts: Sequence[int], excess: int) -> list[int]:
+    """PARTS without EXCESS, which is taken from the largest parts."""
+    result = list(parts)
+    for us, number in sorted(((us, number) for number, us in enumerate(parts)), reverse=True):
+        result[number] -= min(us, excess)
+        excess -= min(us, excess)
+    return result

@@ -54,8 +54,7 @@ def library() -> ctypes.CDLL:
     found = ctypes.CDLL(os.environ.get("EK_HISTORY_LIBRARY", NAME))
     pointer, text = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_size_t)
     found.ek_history_grow.restype = ctypes.c_int64
-    found.ek_history_grow.argtypes = (*text, *text, pointer, ctypes.c_size_t)
-    found.ek_history_attribute.argtypes = (pointer, pointer, ctypes.c_size_t, ctypes.c_uint64, pointer)
+    found.ek_history_grow.argtypes = (*text, *text, ctypes.c_uint, pointer, ctypes.c_size_t)
     found.ek_history_head.argtypes = (*text, pointer)
     found.ek_history_add.argtypes = (*text, pointer, pointer, pointer)
     if hasattr(found, "ek_history_unzip"):  # a board without ISA-L does not have it

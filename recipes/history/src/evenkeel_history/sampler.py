@@ -22,12 +22,12 @@ from evenkeel_common.files import read_line, read_small, why
 from evenkeel_common.iostat import StatError
 from evenkeel_common.reading import STAT_FILE, read_text
 
-from .attribution import attribute
+from .attribution import Wait, attribute
 from .cgroups import Tree
 from .increase import Counters
 from .period import SYSTEM, Sum
 
-LOOKUP = 5  # apps and cgroups are looked up at every fifth sample
+LOOKUP = 5  # Apps and cgroups are looked up at every fifth sample. Waiting times are read then, too.
 MAX_CGROUPS = 2000  # the maximum number of cgroups that are sampled
 STATS_LIMIT = 16 * 1024  # bytes of an app's `stats` file; a longer file is ignored
 
@@ -75,13 +75,13 @@ class Sampler:
             self._look_up(first)
         self._samples += 1
         result = Sum(ms=0 if first else ms)
-        # by device and app, in µs: how long requests waited for the device, and how long requests were in the device
-        waited: dict[str, dict[str, int]] = {}
-        served: dict[str, dict[str, int]] = {}
+        waits: list[tuple[str, Wait]] = []
         self.problem = self._unreadable
         for directory, cgroup in list(self._cgroups.items()):
             try:
-                increase = cgroup.counters.grow(read_text(cgroup.file))
+                text = read_text(cgroup.file)
+                increase = cgroup.counters.grow(text)
+                waited = cgroup.counters.waits(text) if look_up else []
             except OSError as error:
                 if error.errno == errno.ENODEV:  # the cgroup was removed, or the module was
                     self._forget(directory)
@@ -97,15 +97,14 @@ class Sampler:
             if cgroup.counted:
                 for (number, direction), flow in increase.items():
                     result.add_flow((cgroup.app, self._device(number), direction), flow)
-                    for times, us in ((waited, flow.wait_us), (served, flow.service_us)):
-                        on_device = times.setdefault(number, {})
-                        on_device[cgroup.app] = on_device.get(cgroup.app, 0) + us
+                waits += [(cgroup.app, wait) for wait in waited]
             cgroup.counted = True
         if look_up:
             numbers = {number for cgroup in self._cgroups.values() for number in cgroup.counters.devices}
             self.devices = sorted(self._device(number) for number in numbers)
-        for device, by_app in waited.items():
-            result.add_blame(attribute(by_app, served[device], ms * 1000))
+        if waits:
+            apps = {cgroup.inode: cgroup.app for cgroup in self._cgroups.values()}
+            result.add_blame(attribute(waits, apps, SYSTEM))
         for name, app in self.apps.items():
             if app.stats:
                 self._add_stalls(result, name, app.stats)

@@ -232,7 +232,8 @@ void ek_gate_kick(struct ek_data *ek)
 static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
 			  struct ek_waiter *w, bool write, u64 since)
 {
-	u64 took;
+	bool blamed = ek_blame_gate(ek, g, since);
+	u64 now;
 
 	g->throttled++;
 	ek->nr_gate_waits++;
@@ -243,9 +244,11 @@ static void ek_gate_sleep(struct ek_data *ek, struct ek_group *g,
 		spin_lock_irq(&ek->lock);
 		set_current_state(TASK_UNINTERRUPTIBLE);
 	} while (!w->admitted);
-	took = ktime_get_ns() - since;
-	trace_ek_gate(ek, g, took);
-	ek_account_ns(g, write, EK_HIST_GATE, took);
+	now = ktime_get_ns();
+	trace_ek_gate(ek, g, now - since);
+	ek_account_ns(g, write, EK_HIST_GATE, now - since);
+	if (blamed)
+		ek_blame_gate_left(ek, g, now);
 }
 
 /* Wait until a submitter of @g may take a tag. Process context; the caller holds no lock. */

@@ -34,6 +34,7 @@ static void ek_group_free_rcu(struct rcu_head *rcu)
 	WARN_ON_ONCE(atomic_read(&g->core.in_flight) || atomic_read(&g->held) ||
 		     atomic_read(&g->fixed_flight));
 	free_percpu(g->histograms);
+	kfree(g->blame.parts);
 	kfree(g);
 	atomic_dec(&ek_nr_groups);
 }
@@ -49,6 +50,7 @@ static void ek_group_leave(struct ek_group *g)
 		return;
 	spin_lock_irqsave(&ek->lock, flags);
 	ek_core_group_exit(&ek->core, &g->core);
+	ek_blame_leave(ek, g);
 	list_del(&g->node);
 	list_del_init(&g->granted);
 	list_del_init(&g->writers);
@@ -111,11 +113,12 @@ static void ek_pd_init(struct blkg_policy_data *pd)
 {
 	struct ek_group *g = ek_pd_group(pd);
 
+	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
+	ek_blame_group_init(&g->blame, g->cgroup);
 	/* the block layer calls this for a parent before its children */
 	ek_group_init(g, pd->blkg->q->elevator->elevator_data,
 		      pd->blkg->parent ? ek_blkg_group(pd->blkg->parent) : NULL,
 		      READ_ONCE(ek_blkcg(pd->blkg->blkcg)->weight));
-	g->cgroup = cgroup_id(pd->blkg->blkcg->css.cgroup);
 }
 
 /* The default weight may have changed since ek_pd_init(). Called under blkcg->lock. */
@@ -298,16 +301,17 @@ void ek_account_request(struct ek_group *g, struct request *rq, u64 now)
 }
 
 /*
- * Allocate the histograms of @blkcg on all devices. This happens at the first read of
+ * Allocate the histograms and the rows of @blkcg on all devices. This happens at the first read of
  * io.evenkeel.stat: until then, no CPU time is spent on latencies. Histograms are too large
  * for an atomic allocation, so this runs before the locks are taken. Without memory there are
- * no histograms, and everything else works.
+ * no histograms and no row, and everything else works.
  */
 static void ek_alloc_histograms(struct blkcg *blkcg)
 {
 	struct ek_histograms __percpu *h;
 	struct ek_group *g, *found;
 	struct blkcg_gq *blkg;
+	u64 *parts;
 
 	do {
 		found = NULL;
@@ -323,6 +327,9 @@ static void ek_alloc_histograms(struct blkcg *blkcg)
 		rcu_read_unlock();
 		if (!found)
 			return;
+		parts = kcalloc(EK_BLAME_SLOTS, sizeof(*parts), GFP_KERNEL);
+		if (parts && cmpxchg(&found->blame.parts, NULL, parts))
+			kfree(parts);
 		h = alloc_percpu(struct ek_histograms);
 		if (h && cmpxchg(&found->histograms, NULL, h))
 			free_percpu(h);
@@ -330,12 +337,13 @@ static void ek_alloc_histograms(struct blkcg *blkcg)
 	} while (h);
 }
 
-/* Have the block layer note when a request is issued, until ek_stop(). Any context. */
+/* Have the block layer note when a request is started, until ek_stop(). Any context. */
 static void ek_time_requests(struct ek_data *ek)
 {
 	if (READ_ONCE(ek->timing) || xchg(&ek->timing, true))
 		return;
 	blk_stat_enable_accounting(ek->q);
+	WRITE_ONCE(ek->blaming, true);
 }
 
 /*
@@ -370,6 +378,25 @@ static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 		delimiter = ",";
 	}
 	if (!*delimiter)
+		seq_putc(sf, '-');
+}
+
+/* Print for which groups @g waited how long. @pairs is work space. */
+static void ek_show_blame(struct seq_file *sf, struct ek_group *g,
+			  u64 pairs[2 * EK_BLAME_SLOTS])
+{
+	const char *delimiter = "";
+	u64 waited;
+	u32 i, n = ek_blame_read(g->ek, g, &waited, pairs);
+
+	seq_put_decimal_ull(sf, " waited_us=", div_u64(waited, 1000));
+	seq_puts(sf, " waited_for=");
+	for (i = 0; i < n; i++) {
+		seq_put_decimal_ull(sf, delimiter, pairs[2 * i]);
+		seq_put_decimal_ull(sf, ":", div_u64(pairs[2 * i + 1], 1000));
+		delimiter = ",";
+	}
+	if (!n)
 		seq_putc(sf, '-');
 }
 
@@ -411,7 +438,8 @@ static int ek_stat_show(struct seq_file *sf, void *v)
 	struct blkcg_gq *blkg;
 	struct ek_group *g;
 	int dir, hist;
-	u64 *sum = kmalloc_array(EK_BUCKETS, sizeof(*sum), GFP_KERNEL);
+	u64 *sum = kmalloc_array(max(EK_BUCKETS, 2 * EK_BLAME_SLOTS), sizeof(*sum),
+				 GFP_KERNEL);
 
 	if (!sum)
 		return -ENOMEM;
@@ -435,6 +463,7 @@ static int ek_stat_show(struct seq_file *sf, void *v)
 		for (dir = 0; dir < 2; dir++)
 			for (hist = 0; hist < EK_HISTS; hist++)
 				ek_show_histogram(sf, g, dir, hist, sum);
+		ek_show_blame(sf, g, sum);
 		seq_putc(sf, '\n');
 		ek_group_put(g);
 	}

@@ -89,6 +89,17 @@ static inline void ek_rq_time_init(struct request *rq)
 }
 
 /*
+ * The next request that this task starts gets the present time, not an older one from the plug.
+ * blk_plug_invalidate_ts() has different parameters, also within a long-term kernel. Process
+ * context.
+ */
+static inline void ek_plug_time_expire(void)
+{
+	if (current->plug)
+		current->plug->cur_ktime = 0;
+}
+
+/*
  * Begin a change of the setting that @input names: "MAJ:MIN BODY". On success, @ctx has the
  * blkg of @blkcg on that device, and BODY. The queue lock is held, and ek_blkg_conf_end() must
  * follow.

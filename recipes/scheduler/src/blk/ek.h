@@ -7,6 +7,7 @@
  *   queue.c           the requests of a group, and which of them is next
  *   channel_choice.c  which of a group's reads is next, by flash channel (if set)
  *   fixed_share.c     fixed shares, whose completions are held back (if set)
+ *   blame.c           who slows whom (from the first read of io.evenkeel.stat on)
  *   cgroup.c          groups as a blkcg policy; io.weight, io.evenkeel.*
  *   sysfs.c           tunables in queue/iosched, state in debugfs
  *   trace.h           tracepoints
@@ -34,6 +35,7 @@
 
 #include "compat.h"
 #include "../core/core.h"
+#include "../core/blame.h"
 #include "../ek_math.h"
 #include "../ek_channel.h"
 
@@ -52,6 +54,9 @@ enum ek_class {
 
 /* Reads overtake synchronous writes of their group that arrived up to this much earlier. */
 #define EK_READ_LEAD_NS		(8 * NSEC_PER_MSEC)
+
+/* The most requests that were dispatched and that the driver may not have started yet. */
+#define EK_BLAME_SENT	8
 
 /* The latencies of which a group keeps histograms, one for each direction. */
 enum ek_hist {
@@ -131,8 +136,9 @@ struct ek_group {
 	u64 fixed_ideal_ns;	/* sum of the ideal times of fixed_ios requests, ns */
 	u64 fixed_actual_ns;	/* sum of their actual times, ns: the ratio is the accuracy */
 
-	/* NULL until a user reads io.evenkeel.stat */
+	/* NULL until somebody reads io.evenkeel.stat */
 	struct ek_histograms __percpu *histograms;
+	struct ek_blame_group blame;	/* under ek_data.blame_lock */
 };
 
 /* A cgroup on all devices. */
@@ -183,9 +189,10 @@ struct ek_fixed {
  * One request queue.
  *
  * @lock is taken with interrupts off, in process, softirq and hardirq context. It nests
- * inside queue_lock and blkcg->lock. Inside it nest only ek_fixed.lock, the lock of the hold
- * timer, and the runqueue locks of wake-ups. The completion path takes @lock only when a
- * submitter waits at the gate.
+ * inside queue_lock and blkcg->lock. Inside it nest only @blame_lock, ek_fixed.lock, the lock
+ * of the hold timer, and the runqueue locks of wake-ups. The completion path takes @lock only
+ * when a submitter waits at the gate. @blame_lock is taken in any context, and no lock nests
+ * inside it.
  */
 struct ek_data {
 	struct request_queue *q;
@@ -206,6 +213,14 @@ struct ek_data {
 	atomic_t in_flight;
 	atomic_t channel_flight[EK_CHANNELS_MAX];
 	bool timing;		/* the block layer notes when a request is issued; any context */
+
+	/* blame.c */
+	bool blaming;		/* requests that are queued from now on count; any context */
+	u64 inserted;		/* time of the last insertion, ns; 0: its requests do not count */
+	spinlock_t blame_lock;	/* for the fields below */
+	struct ek_blame blame;
+	struct request *sent[EK_BLAME_SENT];	/* dispatched and not started yet, oldest first */
+	u32 nr_sent;		/* number of requests in @sent */
 
 	struct ek_fixed fixed;
 	atomic_t fixed_in_flight;	/* regulated requests of @in_flight; any context */
@@ -261,6 +276,7 @@ struct ek_rq_state {
 	u8 flight:1;		/* it is in the device */
 	u8 regulated:1;		/* it was dispatched as a request with a fixed share */
 	u8 flusher:1;		/* it began with a flush: fifo_time is the group to charge */
+	u8 blamed:1;		/* it counts in ek_data.blame */
 };
 
 static_assert(sizeof(struct ek_rq_state) == sizeof(void *));
@@ -398,6 +414,16 @@ struct ek_group *ek_fixed_first(struct ek_data *ek);
 void ek_fixed_expect(struct ek_data *ek, struct ek_group *g, struct request *rq);
 bool ek_fixed_full(struct ek_data *ek, u32 flight);
 int ek_fixed_set(struct ek_group *g, u32 percent);
+
+/* blame.c */
+void ek_blame_queued(struct ek_data *ek, struct ek_group *g, struct request *rq);
+void ek_blame_merged(struct ek_data *ek, struct ek_group *g);
+void ek_blame_dispatched(struct ek_data *ek, struct request *rq, u64 now);
+void ek_blame_left(struct ek_data *ek, struct ek_group *g, struct request *rq, u64 now);
+bool ek_blame_gate(struct ek_data *ek, struct ek_group *g, u64 now);
+void ek_blame_gate_left(struct ek_data *ek, struct ek_group *g, u64 now);
+void ek_blame_leave(struct ek_data *ek, struct ek_group *g);
+u32 ek_blame_read(struct ek_data *ek, struct ek_group *g, u64 *waited, u64 *pairs);
 
 /* admission.c */
 /* The number of scheduler tags for requests that pass the gate. */

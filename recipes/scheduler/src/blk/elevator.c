@@ -294,6 +294,7 @@ static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
 	if (here)
 		percpu_ref_get(&hctx->queue->q_usage_counter);
 	spin_lock_irq(&ek->lock);
+	ek->inserted = unlikely(READ_ONCE(ek->blaming)) ? ktime_get_ns() : 0;
 	list_for_each_entry_safe(rq, next, list, queuelist) {
 		list_del_init(&rq->queuelist);
 		ek_insert_request(ek, rq, flags, alone, &free);
@@ -475,6 +476,8 @@ static void *ek_alloc_data(struct request_queue *q)
 	}
 	ek->q = q;
 	spin_lock_init(&ek->lock);
+	spin_lock_init(&ek->blame_lock);
+	ek_blame_init(&ek->blame, ktime_get_ns());
 	ek_core_init(&ek->core, 1, ktime_get_ns());
 	INIT_LIST_HEAD(&ek->groups);
 	INIT_LIST_HEAD(&ek->dispatch);
@@ -531,6 +534,7 @@ static void ek_stop(struct elevator_queue *e)
 		channel |= atomic_read(&ek->channel_flight[i]);
 	WARN_ON_ONCE(channel || atomic_read(&ek->fixed_tags) ||
 		     atomic_read(&ek->fixed_in_flight));
+	WARN_ON_ONCE(ek->blame.inside || ek->nr_sent);
 	ek_stash_clear(ek);
 	blkcg_deactivate_policy(ek->q->disk, &ek_policy);
 	/* ek_stat_show() may still look at a group, which only RCU protects there */

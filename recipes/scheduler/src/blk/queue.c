@@ -157,10 +157,13 @@ void ek_group_add(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	} else {
 		struct ek_req r = ek_rq_queued(rq);
 
-		ek_core_insert(&ek->core, &g->core, &r, ktime_get_ns());
+		ek_core_insert(&ek->core, &g->core, &r,
+			       ek->inserted ?: ktime_get_ns());
 	}
 	if (g->pending)
 		ek_gate_inserted(ek, g);
+	if (unlikely(ek->inserted))
+		ek_blame_queued(ek, g, rq);
 	WRITE_ONCE(ek->on_hold, false);
 }
 
@@ -181,6 +184,8 @@ static void ek_rq_sent(struct ek_data *ek, struct ek_group *g,
 	g->ios[dir]++;
 	if (atomic_inc_return(&ek->in_flight) == 1 && unlikely(ek->fixed.nr))
 		WRITE_ONCE(ek->fixed.busy_since, now);
+	if (unlikely(state->blamed))
+		ek_blame_dispatched(ek, rq, now);
 	trace_ek_dispatch(ek, g, rq);
 }
 
@@ -199,6 +204,8 @@ bool ek_group_quick(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	    !ek_core_quick(&ek->core, &g->core, &r, now))
 		return false;
 	*ek_rq_state(rq) = (struct ek_rq_state){ .channel = EK_CHANNEL_NONE };
+	if (unlikely(ek->inserted))
+		ek_blame_queued(ek, g, rq);
 	ek_rq_sent(ek, g, rq, &r, now);
 	return true;
 }
@@ -223,6 +230,8 @@ void ek_group_remove(struct ek_data *ek, struct ek_group *g, struct request *rq)
 	struct ek_req r = ek_rq_queued(rq);
 
 	ek_group_take(ek, g, rq);
+	if (ek_rq_state(rq)->blamed)
+		ek_blame_merged(ek, g);
 	if (!g->regulated)
 		ek_core_remove(&ek->core, &g->core, &r);
 }
@@ -333,6 +342,8 @@ void ek_rq_left_device(struct ek_data *ek, struct ek_group *g,
 	if (!state->flight)
 		return;
 	state->flight = false;
+	if (unlikely(state->blamed))
+		ek_blame_left(ek, g, rq, now);
 	if (unlikely(state->channel != EK_CHANNEL_NONE))
 		atomic_dec(&ek->channel_flight[state->channel]);
 	if (unlikely(state->regulated)) {

@@ -157,13 +157,14 @@ static void ek_show_group(struct seq_file *m, struct ek_data *ek,
 		   (s64)(c->vtime - ek->core.vnow), g->queued, c->urgent);
 	if (g->fixed || g->regulated)
 		seq_printf(m, " fixed=%u", g->fixed);
-	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d alike=%d noise_percent=%u pause_us=%llu\n",
+	seq_printf(m, " in_flight=%u held=%d pending=%u waiting=%u throttled=%llu limit=%u least_us=%u rate_kbps=%llu known=%d alike=%d noise_percent=%u pause_us=%llu waited_us=%llu column=%u\n",
 		   ek_group_in_flight(g), atomic_read(&g->held), g->pending,
 		   g->nr_waiting, g->throttled, c->limit,
 		   c->least / 1000,
 		   c->rate ? div64_u64(EK_SEC << (EK_Q - 10), c->rate) : 0,
 		   c->known, c->alike, (u32)ek_mul(100, c->noise),
-		   div_u64(c->away, EK_US));
+		   div_u64(c->away, EK_US), div_u64(READ_ONCE(g->blame.waited), EK_US),
+		   READ_ONCE(g->blame.slot));
 }
 
 /*
@@ -266,6 +267,8 @@ static int ek_state_show(void *data, struct seq_file *m)
 	seq_printf(m, "gate_waits %llu\nstale_grants %llu\nnowait_limited %u\n",
 		   ek->nr_gate_waits, ek->nr_stale_grants,
 		   (u32)atomic_read(&ek->nr_nowait_limited));
+	seq_printf(m, "blaming %d\nblame_groups %u\nblame_in_device %u\n", ek->blaming,
+		   READ_ONCE(ek->blame.nr), READ_ONCE(ek->blame.inside));
 	spin_unlock_irq(&ek->lock);
 	ek_debugfs_put(q);
 	return 0;

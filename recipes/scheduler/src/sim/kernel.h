@@ -41,6 +41,8 @@ struct list_head {
 	struct list_head *next, *prev;
 };
 
+#define LIST_HEAD(name) struct list_head name = { &(name), &(name) }
+
 static inline void INIT_LIST_HEAD(struct list_head *l)
 {
 	l->next = l->prev = l;
@@ -72,13 +74,15 @@ static inline void list_move_tail(struct list_head *n, struct list_head *l)
 	list_add_tail(n, l);
 }
 
+#define list_next_entry(p, member) container_of((p)->member.next, __typeof__(*(p)), member)
 #define list_for_each_entry(p, l, member) \
 	for ((p) = container_of((l)->next, __typeof__(*(p)), member); &(p)->member != (l); \
 	     (p) = container_of((p)->member.next, __typeof__(*(p)), member))
+#define list_for_each_entry_safe(p, n, l, member) \
+	for ((p) = container_of((l)->next, __typeof__(*(p)), member), (n) = list_next_entry(p, member); \
+	     &(p)->member != (l); (p) = (n), (n) = list_next_entry(n, member))
 #define list_first_entry_or_null(l, type, member) \
 	(list_empty(l) ? NULL : container_of((l)->next, type, member))
-
-#define list_next_entry(p, member) container_of((p)->member.next, typeof(*(p)), member)
 
 static inline bool list_is_last(const struct list_head *n, const struct list_head *l)
 {

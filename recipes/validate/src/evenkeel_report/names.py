@@ -23,6 +23,7 @@ TOPICS = {
     "regulate": "Fixed shares",
     "rec": "Recording with bounded write()",
     "pool": "Protected page cache",
+    "attribution": "Who slows whom",
     "panel": "Panel",
     "ota": "Updates",
     "tune": "Tuning: the effect of each setting",
