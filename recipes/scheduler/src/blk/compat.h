@@ -90,13 +90,15 @@ static inline void ek_rq_time_init(struct request *rq)
 
 /*
  * The next request that this task starts gets the present time, not an older one from the plug.
- * blk_plug_invalidate_ts() has different parameters, also within a long-term kernel. Process
- * context.
+ * The same as blk_plug_invalidate_ts(), which has different parameters, also within a long-term
+ * kernel. Process context.
  */
 static inline void ek_plug_time_expire(void)
 {
-	if (current->plug)
+	if (unlikely(current->flags & PF_BLOCK_TS)) {
 		current->plug->cur_ktime = 0;
+		current->flags &= ~PF_BLOCK_TS;
+	}
 }
 
 /*
