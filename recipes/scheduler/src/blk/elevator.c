@@ -448,7 +448,8 @@ static enum hrtimer_restart ek_hold_expired(struct hrtimer *timer)
 	 * would wake its waiters.
 	 */
 	smp_mb();
-	if (READ_ONCE(ek->nr_waiting))
+	/* a stale grant keeps the turn of its group, even if no other submitter waits for a tag */
+	if (READ_ONCE(ek->nr_waiting) || !list_empty(&ek->grantees))
 		ek_gate_kick(ek);
 	WRITE_ONCE(ek->on_hold, false);
 	blk_mq_run_hw_queues(ek->q, true);
