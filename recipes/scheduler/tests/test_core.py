@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -78,7 +79,13 @@ def ek_sim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(
-    ek_sim: Path, device: str, *jobs: str, light: bool = False, settle: float = 5, seconds: float = 5
+    ek_sim: Path,
+    device: str,
+    *jobs: str,
+    light: bool = False,
+    settle: float = 5,
+    seconds: float = 5,
+    seed: int = 1,
 ) -> dict[str, Any]:
     args = [
         ek_sim,
@@ -87,11 +94,22 @@ def run(
         str(settle),
         "--window",
         str(seconds),
+        "--seed",
+        str(seed),
         *(["--light"] if light else []),
     ]
     args += [device, *jobs]
     result: dict[str, Any] = json.loads(subprocess.run(args, check=True, capture_output=True).stdout)
     return result
+
+
+def means(ek_sim: Path, device: str, *jobs: str, settle: float = 5, seconds: float = 5) -> list[float]:
+    """The ratio of each job, as the mean of eight seeds."""
+    ratios = [
+        run(ek_sim, device, *jobs, settle=settle, seconds=seconds, seed=seed)["core"]["ratio"]
+        for seed in range(1, 9)
+    ]
+    return [fmean(job) for job in zip(*ratios, strict=True)]
 
 
 LINK = "pipe:link_read_mbps=50,link_write_mbps=50,cmd_us=100,cmd_write_us=100"
@@ -763,12 +781,13 @@ def test_the_device_waits_for_a_group_that_pauses_regularly(ek_sim: Path, case: 
 def test_a_group_pays_for_the_time_that_the_device_waits_for_it(
     ek_sim: Path, device: str, pausing: str, steady: str
 ) -> None:
-    without = run(
+    # Garbage collection makes the figures of one seed a matter of chance.
+    without = means(
         ek_sim, device, f"weight=200,{pausing.partition(',think')[0]}", steady, settle=10, seconds=40
     )
-    got = run(ek_sim, device, f"weight=200,{pausing}", steady, settle=10, seconds=40)["core"]["ratio"]
+    got = means(ek_sim, device, f"weight=200,{pausing}", steady, settle=10, seconds=40)
     assert got[0] >= 0.97, "the device waits"
-    assert got[1] >= min(0.95, 0.95 * without["core"]["ratio"][1]), "the other group does not pay for it"
+    assert got[1] >= min(0.95, 0.95 * without[1]), "the other group does not pay for it"
 
 
 def test_the_owner_of_a_turn_finds_tags(ek_sim: Path) -> None:
@@ -899,8 +918,8 @@ def test_a_writer_whose_requests_are_all_urgent_gets_its_share(
     ek_sim: Path, device: str, weight: int, size: int, least: float
 ) -> None:
     """Writeback of old pages is urgent. A reader next to it must not change what is known of either one's cost."""
-    seen = run(ek_sim, device, f"weight={weight},w,bs={size}k,qd=16,urgent", "weight=100,r,rand,bs=64k,qd=8")
-    assert seen["core"]["least"] >= least
+    jobs = (f"weight={weight},w,bs={size}k,qd=16,urgent", "weight=100,r,rand,bs=64k,qd=8")
+    assert min(means(ek_sim, device, *jobs)) >= least
 
 
 def test_a_sample_of_the_search_loses_nothing(ek_sim: Path) -> None:

@@ -108,6 +108,8 @@ void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 	}
 	if (!g->active)
 		ek_order_activate(c, g, now);
+	if (c->turn.g == g && !g->queued && !atomic_read(&g->in_flight))
+		ek_turn_paused(c, now);
 	g->queued++;
 	c->nr_queued++;
 	if (g->granted) {

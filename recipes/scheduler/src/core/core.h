@@ -166,9 +166,13 @@ struct ek_turn {
 					 */
 	u64 flushed;			/* value of ek_core.flushed at @begin */
 	u64 idle;			/* owner without a request since @exclusive, ns */
+	u64 back, pause;		/* end and length of the owner's last pause, ns */
+	u64 seen, others_seen;		/* its last completion; service of others until then, ns */
+	u64 idle_steady, others_steady;	/* @idle and service of others when @steady began, ns */
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */
+	bool told;			/* it was long enough to measure the owner's rate */
 	struct ek_meter all;		/* since @exclusive */
 	struct ek_meter steady;		/* since the owner's first completion after @exclusive */
 	struct ek_meter window;		/* the present window: see EK_WINDOW_NS */
@@ -180,6 +184,7 @@ struct ek_tail {
 	struct ek_core_group *g;	/* that owner; NULL: nothing is to be measured */
 	u64 from, cost;			/* its last completion; cost of these requests, ns */
 	u64 sent;			/* value of ek_core_group.sent at the end of the turn */
+	bool brief;			/* the turn was too short to measure the owner's rate */
 };
 
 /* The two modes, which share the device in different ways: mode.c */

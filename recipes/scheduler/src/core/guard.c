@@ -112,7 +112,7 @@ void ek_guard_refill(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (!atomic_read(&g->in_flight)) {
 		if (!ek_before(now, ek_order_pause_at(c, g)))
 			g->paused = now;
-		ek_order_back(c, g, now);
+		ek_order_back(g, now);
 		g->busy = now;
 	}
 	g->light = g->pass_left > 0 && (g->known || g->guessed) && c->turn.g != g;

@@ -55,11 +55,14 @@
 /* If the lambda of TURNS is not above this, the costs are wrong: the ends are not the reason. */
 #define EK_NO_LOSS		EK_PERCENT(80)
 /*
- * The lambda of TURNS counts as known (settled), so that TOGETHER may be tried: if it is above
- * EK_SETTLED, or if two epochs in a row differ by less than EK_SETTLED_SAME, or after
- * EK_SETTLED_EPOCHS epochs.
+ * The lambda of TURNS counts as known (settled), so that TOGETHER may be tried: if the last one
+ * differs from 1 by less than EK_SETTLED, or if the last two differ from each other by less
+ * than EK_SETTLED_SAME, or after EK_SETTLED_EPOCHS epochs. But not before EK_SETTLED_LEAST epochs: until then, each group has
+ * had few turns, and one turn alone may be far off. For example, a submitter that begins
+ * prepares its first requests slowly. TOGETHER measures each group too rarely to correct this.
  */
-#define EK_SETTLED		EK_PERCENT(92)
+#define EK_SETTLED_LEAST	4
+#define EK_SETTLED		EK_PERCENT(8)
 #define EK_SETTLED_SAME		EK_PERCENT(3)
 #define EK_SETTLED_EPOCHS	12
 /*
@@ -146,15 +149,19 @@ static void ek_mode_forget(struct ek_core *c, u64 now)
 	ek_mode_set(c, EK_TURNS, now);
 }
 
+static u64 ek_mode_apart(u64 a, u64 b)
+{
+	return a > b ? a - b : b - a;
+}
+
 /* Does @lambda show that the device changed? */
 static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 {
 	u64 mean = m->lambda[m->kind];
-	u64 off = lambda > mean ? lambda - mean : mean - lambda;
 
 	if (m->tried[m->kind] < 2)
 		return false;
-	if (off <= ek_mul(mean, EK_ODD))
+	if (ek_mode_apart(lambda, mean) <= ek_mul(mean, EK_ODD))
 		m->odd = 0;
 	else if (lambda > mean)
 		m->odd = max_t(s32, m->odd, 0) + 1;
@@ -166,12 +173,14 @@ static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 
 /*
  * Is the lambda of TURNS known well enough? It is 1, less what the ends of turns cost. When a
- * load has just begun, the measured value is too low: rates are still guesses, and submitters
+ * load has just begun, the measured value is wrong: rates are still guesses, and submitters
  * prepare their first requests.
  */
 static bool ek_mode_settled(struct ek_mode *m)
 {
-	return m->lambda[EK_TURNS] > EK_SETTLED || m->same ||
+	if (m->tried[EK_TURNS] < EK_SETTLED_LEAST)
+		return false;
+	return ek_mode_apart(m->last, EK_ONE) < EK_SETTLED || m->same ||
 	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
 }
 
@@ -241,7 +250,7 @@ static void ek_mode_over(struct ek_core *c, u64 lambda, u64 wall, u64 now)
 		ek_mode_forget(c, now);
 		return;
 	}
-	m->same = (lambda > m->last ? lambda - m->last : m->last - lambda) < EK_SETTLED_SAME;
+	m->same = m->tried[m->kind] && ek_mode_apart(lambda, m->last) < EK_SETTLED_SAME;
 	m->last = lambda;
 	m->lambda[m->kind] = m->tried[m->kind] ? (3 * mean + lambda) / 4 : lambda;
 	/* the highest lambda of TURNS is what turns can serve: the lower mean includes pauses */
@@ -295,7 +304,6 @@ void ek_mode_step(struct ek_core *c, u64 now)
 	struct ek_mode *m = &c->mode;
 	u64 most = max_t(u32, c->most_latency, c->most_request);
 	u64 wall = now - m->epoch - m->epoch_idle, lambda, need;
-
 	/*
 	 * Epochs of TURNS begin when all groups are measured. Epochs of TOGETHER begin
 	 * again after each solo, because a solo is no part of an epoch.
@@ -310,7 +318,10 @@ void ek_mode_step(struct ek_core *c, u64 now)
 		return;
 	lambda = ek_ratio(ek_mode_served(c) - m->epoch_cost, wall);
 	ek_budget_epoch(c);
-	if (m->warm) {
+	/* what one group alone is served tells nothing about either mode */
+	if (c->nr_active < 2) {
+		ek_mode_epoch(c, now);
+	} else if (m->warm) {
 		m->warm = m->kind == EK_TOGETHER && ek_mode_grows(c, lambda);
 		ek_mode_epoch(c, now);
 	} else {

@@ -225,15 +225,13 @@ void ek_order_deactivate(struct ek_core *c, struct ek_core_group *g)
 }
 
 /* @g, which had no request, has one again: learn how long it was without one. */
-void ek_order_back(struct ek_core *c, struct ek_core_group *g, u64 now)
+void ek_order_back(struct ek_core_group *g, u64 now)
 {
 	u64 last = ek_order_last(g), away = now - min_t(u64, now, last);
 
 	/* after its submitter, its request arrives: count the pause only once */
 	if (!g->sent || !ek_before(g->busy, last))
 		return;
-	if (c->turn.g == g)
-		ek_turn_paused(c, last, now);
 	away = min_t(u64, away, EK_AWAY_MOST);
 	g->away = g->away ? g->away - g->away / EK_AWAY_MEAN + away / EK_AWAY_MEAN : away;
 }

@@ -15,7 +15,7 @@ void ek_order_adjust(struct ek_core *c, struct ek_core_group *g, s64 ns);
 u64 ek_order_last(struct ek_core_group *g);
 u64 ek_order_pause_at(struct ek_core *c, struct ek_core_group *g);
 u64 ek_order_idle_until(struct ek_core *c, struct ek_core_group *g);
-void ek_order_back(struct ek_core *c, struct ek_core_group *g, u64 now);
+void ek_order_back(struct ek_core_group *g, u64 now);
 u64 ek_order_span(struct ek_core *c, struct ek_core_group *g, u64 ns);
 u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns);
 u64 ek_order_round(struct ek_core *c, struct ek_core_group *g);

@@ -11,8 +11,8 @@
  *    collection. The next writers are charged for it.
  *  - Groups that are alike are charged at the rate of their pool. What the turns of alike
  *    writers took beyond that is charged to all of these writers.
- *  - A turn that is too short to measure a rate is charged by the estimated cost. With more
- *    than EK_MANY groups, several such turns count as one measurement.
+ *  - A turn that is too short to measure a rate is charged by the estimated cost. Several
+ *    such turns count as one measurement.
  * Invariant: the time of turns is charged at most once. Two parts are not charged: what the
  * core added to a turn in order to learn, and hidden work beyond EK_HIDDEN_MOST.
  * Source: the time slices of CFQ and BFQ; iocost's debt (Heo et al., ASPLOS 2022); the choice
@@ -160,8 +160,28 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 	c->nr_turns++;
 }
 
+/* The cost (ns) of the requests of groups other than @g in the device. */
+static u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
+{
+	return max_t(s64, 0, atomic64_read(&c->in_flight_cost) - atomic64_read(&g->in_flight_cost));
+}
+
+/* The cost (ns) of the requests of other groups served since the turn became exclusive. */
+static u64 ek_turn_others(struct ek_core *c, struct ek_turn *t)
+{
+	return t->others - min_t(u64, t->others, ek_turn_others_inside(c, t->g));
+}
+
+/* Measure the rate from the completion at @from on. */
+static void ek_turn_steady_from(struct ek_core *c, struct ek_turn *t, u64 from)
+{
+	ek_meter_begin(&t->steady, t->g, from);
+	t->idle_steady = t->idle;
+	t->others_steady = ek_turn_others(c, t);
+}
+
 /* A window is over: raise the limit while it grows; otherwise note how quick the device was. */
-static void ek_turn_window(struct ek_turn *t)
+static void ek_turn_window(struct ek_core *c, struct ek_turn *t)
 {
 	u64 took = t->window.to - t->window.from, service;
 
@@ -170,7 +190,7 @@ static void ek_turn_window(struct ek_turn *t)
 		ek_budget_grow(t->g, service, div64_u64(t->window.cost, t->window.n));
 		/* do not count requests before this window: they had a smaller limit */
 		if (t->g->growing)
-			ek_meter_begin(&t->steady, t->g, t->window.to);
+			ek_turn_steady_from(c, t, t->window.to);
 	} else if (took >= EK_WINDOW_NS) {
 		t->quickest = max_t(u64, t->quickest, service);
 	}
@@ -195,10 +215,45 @@ static u64 ek_turn_stall(struct ek_core *c, struct ek_core_group *g)
 	return max_t(u64, EK_WINDOW_NS, (u64)EK_STALL_LATENCIES * ek_budget_latency(c, g));
 }
 
+/* Is @wall (ns) long enough to measure the rate of @g? */
+static bool ek_turn_tells(struct ek_core *c, struct ek_core_group *g, u64 wall)
+{
+	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, g);
+}
+
+/*
+ * A turn of @g, or the rest of one, took @wall ns for requests that cost @cost ns: too short to
+ * measure a rate. Add up such turns until they are long enough together. With many groups, all
+ * turns are short. With few, all turns of a group are short if its rate says that a request
+ * takes far longer than it does, or if all requests that fit into its turn may be in the device
+ * at once. @quiet: see ek_cost_learn().
+ */
+static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost,
+			  bool quiet)
+{
+	g->brief_wall += wall;
+	g->brief_cost += cost;
+	if (!ek_turn_tells(c, g, g->brief_wall / 2))
+		return;
+	if (!ek_cost_pooled(c, g))
+		ek_order_adjust(c, g, (s64)g->brief_wall - (s64)g->brief_cost);
+	ek_cost_learn(c, g, g->brief_wall, g->brief_cost, quiet);
+	g->priced = g->sent;
+	g->brief_wall = 0;
+	g->brief_cost = 0;
+}
+
+/* Was there a write so short ago that hidden work of writes may slow reads? */
+static bool ek_turn_wrote(struct ek_core *c, u64 now)
+{
+	return c->wrote && now - c->wrote < EK_WROTE_NS;
+}
+
 /*
  * The requests that the last owner left in the device have completed. If they took much
  * longer than their cost, the device stood still. This time is charged to the last owner or,
- * shortly after a write, becomes hidden time.
+ * shortly after a write, becomes hidden time. If the last turn was too short to measure, the
+ * owner's rate is measured with these requests, too.
  */
 static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 {
@@ -213,11 +268,19 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 		cost = mine;
 	else
 		wall -= min_t(u64, wall, mine);
-	if (!cost || (g != t->g && g->sent != c->tail.sent) ||
-	    wall < cost + ek_turn_stall(c, g))
+	if (!cost || (g != t->g && g->sent != c->tail.sent))
 		return;
+	if (wall < cost + ek_turn_stall(c, g)) {
+		if (c->tail.brief && wall) {
+			ek_order_unplace(c, g);
+			ek_turn_brief(c, g, wall, cost,
+				      g->op == EK_OP_READ && ek_turn_wrote(c, now));
+			ek_order_place(c, g);
+		}
+		return;
+	}
 	/* shortly after writes it was garbage collection: all writers are charged for it */
-	if (c->wrote && now - c->wrote < EK_WROTE_NS) {
+	if (ek_turn_wrote(c, now)) {
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - cost);
 		return;
 	}
@@ -226,18 +289,6 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_cost_learn(c, g, wall, cost, false);
 	g->priced = g->sent;
 	ek_order_place(c, g);
-}
-
-/* The cost (ns) of the requests of groups other than @g in the device. */
-static u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
-{
-	return max_t(s64, 0, atomic64_read(&c->in_flight_cost) - atomic64_read(&g->in_flight_cost));
-}
-
-/* The cost (ns) of the requests of other groups served since the turn became exclusive. */
-static u64 ek_turn_others(struct ek_core *c, struct ek_turn *t)
-{
-	return t->others - min_t(u64, t->others, ek_turn_others_inside(c, t->g));
 }
 
 /*
@@ -270,8 +321,19 @@ static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 	if (first <= t->exclusive)
 		return;
 	t->stalled = first - t->exclusive > ek_turn_stall(c, t->g);
-	ek_meter_begin(&t->steady, t->g, first);
+	ek_turn_steady_from(c, t, first);
 	t->window = t->steady;
+}
+
+/* If the owner has a new completion, note how much service others had until then. */
+static void ek_turn_see(struct ek_core *c, struct ek_turn *t)
+{
+	u64 last = READ_ONCE(t->g->last_done);
+
+	if (t->seen == last)
+		return;
+	t->seen = last;
+	t->others_seen = ek_turn_others(c, t);
 }
 
 /* Update the measurements of the present turn. */
@@ -283,6 +345,7 @@ static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 		ek_turn_alone(c, t, now);
 		return;
 	}
+	ek_turn_see(c, t);
 	if (!t->steady.on) {
 		ek_turn_steady(c, t);
 		return;
@@ -296,7 +359,7 @@ static void ek_turn_measure(struct ek_core *c, struct ek_turn *t, u64 now)
 	/* it never has as many requests as its limit allows: a larger limit changes nothing */
 	if (g->growing && t->had < g->limit)
 		g->growing = false;
-	ek_turn_window(t);
+	ek_turn_window(c, t);
 }
 
 /* The part of @wall (ns) that requests of cost @cost (ns) take while the device is quiet. */
@@ -317,19 +380,40 @@ static bool ek_turn_was_quiet(struct ek_core *c, struct ek_turn *t, u64 wall)
 	       ek_mul(t->quickest, EK_QUIET) >= EK_ONE;
 }
 
-/* Is @wall (ns) long enough to measure the rate of the owner? */
-static bool ek_turn_tells(struct ek_core *c, struct ek_turn *t, u64 wall)
-{
-	return wall >= (u64)EK_TELLING_LATENCIES * ek_budget_latency(c, t->g);
-}
-
-/* The owner had no request from @last to @now. */
-void ek_turn_paused(struct ek_core *c, u64 last, u64 now)
+/*
+ * The owner had no request since its last completion, and has one @now. A pause that is
+ * shorter than a request belongs to the rate: a task that sends one request after the other
+ * always has it.
+ */
+void ek_turn_paused(struct ek_core *c, u64 now)
 {
 	struct ek_turn *t = &c->turn;
+	u64 from, last = READ_ONCE(t->g->last_done);
 
-	if (t->all.on)
-		t->idle += now - min_t(u64, now, max_t(u64, last, t->all.from));
+	if (!t->all.on)
+		return;
+	from = max_t(u64, last, t->all.from);
+	if (now < from + ek_budget_latency(c, t->g))
+		return;
+	t->pause = now - from;
+	t->idle += t->pause;
+	t->back = now;
+}
+
+/* The part of the time of @m in which the device served others, or waited for the owner (ns). */
+static u64 ek_turn_not_owner(struct ek_turn *t, struct ek_meter *m)
+{
+	u64 others = t->others_seen, idle = t->idle;
+
+	if (m == &t->steady) {
+		others -= min_t(u64, others, t->others_steady);
+		idle -= t->idle_steady;
+	}
+	/* @m ends with a completion, so a pause after the last one is no part of it */
+	if (t->back > m->to)
+		idle -= min_t(u64, idle, t->pause);
+	/* while it waited for the owner, it may have served others */
+	return max_t(u64, others, idle);
 }
 
 /* Has @g had no request and no submitter for longer than a turn waits for its owner? */
@@ -361,7 +445,7 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 		return false;
 	/* go on until its limit and rate are known, but not for longer than @most */
 	if (t->steady.on && !g->growing &&
-	    (g->known || ek_turn_tells(c, t, t->window.to - t->steady.from)))
+	    (g->known || ek_turn_tells(c, g, t->window.to - t->steady.from)))
 		return true;
 	return now - t->exclusive >= most;
 }
@@ -380,7 +464,8 @@ bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 /*
  * The turn is over: learn the owner's rate from what was served with its final limit. @quiet:
  * count only the time that a quiet device would take. @paid is the hidden time (ns) that the
- * owner was charged.
+ * owner was charged. The owner's longer pauses are no part of the rate: how many of them a
+ * turn has is chance, and they are charged apart.
  */
 static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid)
 {
@@ -389,15 +474,16 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 
 	if (m->on)
 		ek_meter_read(m, t->g);
+	ek_turn_see(c, t);
 	/* too few requests were served, or the device did work of its own first */
 	if (!m->on || m->n < EK_WINDOW_REQUESTS || t->stalled)
 		m = &t->all;
 	wall = m->to - m->from;
-	wall -= min_t(u64, wall, ek_turn_others(c, t));
+	wall -= min_t(u64, wall, ek_turn_not_owner(t, m));
 	if (quiet)
 		wall = ek_turn_quiet(t, wall, m->cost);
 	wall += paid;
-	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t, wall)))
+	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t->g, wall)))
 		ek_cost_learn(c, t->g, wall, m->cost, quiet);
 	/* the requests in the device now were charged at the old rate */
 	t->g->priced = t->g->sent;
@@ -406,7 +492,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 /* In a turn of @wall ns shortly after a write: did the device stand still to collect garbage? */
 static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 now)
 {
-	return t->g->memory >= EK_YOUNG_NS && c->wrote && now - c->wrote < EK_WROTE_NS &&
+	return t->g->memory >= EK_YOUNG_NS && ek_turn_wrote(c, now) &&
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
@@ -443,28 +529,6 @@ static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64
 }
 
 /*
- * A turn of @wall ns was too short to measure a rate. With many groups, all turns are short:
- * then add up the turns of a group until they are long enough together.
- */
-static void ek_turn_brief(struct ek_core *c, struct ek_turn *t, u64 wall, bool quiet)
-{
-	struct ek_core_group *g = t->g;
-
-	if (c->nr_active <= EK_MANY)
-		return;
-	g->brief_wall += wall;
-	g->brief_cost += t->all.cost;
-	if (!ek_turn_tells(c, t, g->brief_wall / 2))
-		return;
-	if (!ek_cost_pooled(c, g))
-		ek_order_adjust(c, g, (s64)g->brief_wall - (s64)g->brief_cost);
-	ek_cost_learn(c, g, g->brief_wall, g->brief_cost, quiet);
-	g->priced = g->sent;
-	g->brief_wall = 0;
-	g->brief_cost = 0;
-}
-
-/*
  * The turn is over: charge its owner for the time that it had the device, except for hidden
  * time, which writers are charged later.
  */
@@ -472,9 +536,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
 	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle;
-	bool quiet = g->op == EK_OP_READ && c->wrote &&
-		     now - c->wrote < EK_WROTE_NS;
-	bool tells;
+	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
 
 	if (!t->all.on || t->quick)
 		return;
@@ -493,9 +555,9 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!wall || !t->all.cost)
 		return;
 	quiet = quiet && ek_turn_was_quiet(c, t, wall);
-	tells = !g->known || (ek_turn_tells(c, t, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
-	if (!tells) {
-		ek_turn_brief(c, t, wall, quiet);
+	t->told = !g->known || (ek_turn_tells(c, g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
+	if (!t->told) {
+		ek_turn_brief(c, g, wall, t->all.cost, quiet);
 		return;
 	}
 	g->brief_wall = 0;
@@ -533,6 +595,7 @@ void ek_turn_end(struct ek_core *c, u64 now)
 		.from = t->all.to, .sent = g->sent,
 		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
 			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
+		.brief = !t->told,
 	};
 	/* too few completions for a window: on such a slow device, the present limit is enough */
 	if (t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
