@@ -28,10 +28,10 @@ device() {
 	echo 4 > $d/hw_queue_depth; echo 2 > $d/submit_queues; echo 256 > $d/size
 	echo 20 > $d/requeue_inject/probability; echo -1 > $d/requeue_inject/times
 	echo 1000 > $d/requeue_inject/interval
-	case ${1-} in kept | plain) ;; *) echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times ;; esac
+	case ${1-} in kept | plain) timeout=30000 ;; *) timeout=1000; echo 1 > $d/timeout_inject/probability; echo 3 > $d/timeout_inject/times ;; esac
 	echo 1 > $d/power
 	q=/sys/block/nullb0/queue
-	echo 1000 > $q/io_timeout
+	echo $timeout > $q/io_timeout
 	echo evenkeel > $q/scheduler || fail "cannot set evenkeel"
 }
 # counted: print the scheduler's counters of requests, tags and waiters that are not 0, as KEY=NUMBER
@@ -204,7 +204,7 @@ until [ -e /tmp/verify.0.rc ] && [ -e /tmp/verify.32.rc ] && [ -e /tmp/verify.64
 	for s in mq-deadline none evenkeel; do echo $s > $q/scheduler; usleep 200000; done
 	n=$((n + 1)); [ $n -lt 200 ] || fail "verification did not end: $(cat /tmp/verify.*)"
 done
-for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "fio read other data than it had written, or failed: $(tail -n 3 /tmp/verify.$i)"; done
+for i in 0 32 64; do [ "$(cat /tmp/verify.$i.rc)" = 0 ] || fail "fio read other data than it had written, or failed: $(head -c 300 /tmp/verify.$i)"; done
 idle "data"
 
 # Unload the module right after I/O in a deep tree of cgroups. Unloading must free the groups of all these cgroups.
