@@ -57,9 +57,10 @@
 /*
  * The lambda of TURNS counts as known (settled), so that TOGETHER may be tried: if the last one
  * differs from 1 by less than EK_SETTLED, or if the last two differ from each other by less
- * than EK_SETTLED_SAME, or after EK_SETTLED_EPOCHS epochs. But not before EK_SETTLED_LEAST epochs: until then, each group has
- * had few turns, and one turn alone may be far off. For example, a submitter that begins
- * prepares its first requests slowly. TOGETHER measures each group too rarely to correct this.
+ * than EK_SETTLED_SAME, or after EK_SETTLED_EPOCHS epochs. But not before EK_SETTLED_LEAST
+ * epochs: until then, each group has had few turns, and one turn alone may be far off. For
+ * example, a submitter that begins prepares its first requests slowly. TOGETHER measures each
+ * group too rarely to correct this.
  */
 #define EK_SETTLED_LEAST	4
 #define EK_SETTLED		EK_PERCENT(8)
