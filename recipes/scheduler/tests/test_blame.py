@@ -109,7 +109,7 @@ STEPS = st.lists(
     [(0, "q", 0), (1, "q", 0), (2, "q", 0), (0, "s", 0), (1, "s", 5000), (0, "c", 10**9), (1, "c", 10**9)]
 )
 def test_parts_agree_with_the_definition(blame: ctypes.CDLL, steps: list[tuple[int, str, int]]) -> None:
-    """For four groups: each division comes in time. Only rounding differs: a few ns per change."""
+    """For four groups: each division comes in time. Only rounding differs."""
     changes = legal(steps)
     waited, parts = truth(changes)
     blame.settle(run(blame, changes))
@@ -117,8 +117,10 @@ def test_parts_agree_with_the_definition(blame: ctypes.CDLL, steps: list[tuple[i
         assert blame.waited(victim) == waited[victim]
         for by in range(4):
             expected = parts[victim, by]
-            # 17 bits or more of a share, and 10 bits of the clock with up to len(changes) requests
-            assert abs(blame.part(victim, by) - expected) <= 2 * len(changes) + expected / 2**16, (victim, by)
+            # 17 bits or more of a share, and 10 bits of the clock with up to len(changes) requests. What rounding
+            # loses in a division of a long time, the next division gives to other groups.
+            most = 2 * len(changes) + expected / 2**16 + waited[victim] / 2**17
+            assert abs(blame.part(victim, by) - expected) <= most, (victim, by)
     assert blame.left() == 0
 
 
