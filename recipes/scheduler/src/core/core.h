@@ -172,7 +172,7 @@ struct ek_turn {
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */
-	bool told;			/* it was long enough to measure the owner's rate */
+	bool brief;			/* too short to measure: ek_tail completes it */
 	struct ek_meter all;		/* since @exclusive */
 	struct ek_meter steady;		/* since the owner's first completion after @exclusive */
 	struct ek_meter window;		/* the present window: see EK_WINDOW_NS */
@@ -184,7 +184,9 @@ struct ek_tail {
 	struct ek_core_group *g;	/* that owner; NULL: nothing is to be measured */
 	u64 from, cost;			/* its last completion; cost of these requests, ns */
 	u64 sent;			/* value of ek_core_group.sent at the end of the turn */
-	bool brief;			/* the turn was too short to measure the owner's rate */
+	/* if the turn was too short to measure the rate: what they were charged, otherwise 0 */
+	u64 charged;
+	u64 busy;			/* since when the device has served them, at the earliest */
 };
 
 /* The two modes, which share the device in different ways: mode.c */

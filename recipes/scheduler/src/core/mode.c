@@ -216,7 +216,7 @@ static void ek_mode_turns(struct ek_core *c, u64 now)
 	struct ek_mode *m = &c->mode;
 
 	ek_mode_ends(m, now);
-	if (c->nr_active < 2 || now < m->next_trial || !ek_mode_settled(m))
+	if (now < m->next_trial || !ek_mode_settled(m))
 		return;
 	m->tried[EK_TOGETHER] = 0;
 	ek_mode_set(c, EK_TOGETHER, now);
@@ -305,6 +305,7 @@ void ek_mode_step(struct ek_core *c, u64 now)
 	struct ek_mode *m = &c->mode;
 	u64 most = max_t(u32, c->most_latency, c->most_request);
 	u64 wall = now - m->epoch - m->epoch_idle, lambda, need;
+
 	/*
 	 * Epochs of TURNS begin when all groups are measured. Epochs of TOGETHER begin
 	 * again after each solo, because a solo is no part of an epoch.

@@ -12,7 +12,7 @@
  *  - Groups that are alike are charged at the rate of their pool. What the turns of alike
  *    writers took beyond that is charged to all of these writers.
  *  - A turn that is too short to measure a rate is charged by the estimated cost. Several
- *    such turns count as one measurement.
+ *    such turns count as one measurement; up to EK_MANY groups, only those of readers.
  * Invariant: the time of turns is charged at most once. Two parts are not charged: what the
  * core added to a turn in order to learn, and hidden work beyond EK_HIDDEN_MOST.
  * Source: the time slices of CFQ and BFQ; iocost's debt (Heo et al., ASPLOS 2022); the choice
@@ -231,6 +231,9 @@ static bool ek_turn_tells(struct ek_core *c, struct ek_core_group *g, u64 wall)
 static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost,
 			  bool quiet)
 {
+	/* the time of a writer, or beside one, has parts that only longer turns can tell apart */
+	if (c->nr_active <= EK_MANY && (g->op != EK_OP_READ || quiet))
+		return;
 	g->brief_wall += wall;
 	g->brief_cost += cost;
 	if (!ek_turn_tells(c, g, g->brief_wall / 2))
@@ -247,6 +250,18 @@ static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, 
 static bool ek_turn_wrote(struct ek_core *c, u64 now)
 {
 	return c->wrote && now - c->wrote < EK_WROTE_NS;
+}
+
+/* The turn of @g was too short to measure. The requests that it left in the device count, too. */
+static void ek_turn_rest(struct ek_core *c, struct ek_core_group *g, u64 now)
+{
+	u64 end = READ_ONCE(g->last_done);
+
+	if (end <= c->tail.busy)
+		return;
+	ek_order_unplace(c, g);
+	ek_turn_brief(c, g, end - c->tail.busy, c->tail.charged, ek_turn_wrote(c, now));
+	ek_order_place(c, g);
 }
 
 /*
@@ -271,12 +286,9 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!cost || (g != t->g && g->sent != c->tail.sent))
 		return;
 	if (wall < cost + ek_turn_stall(c, g)) {
-		if (c->tail.brief && wall) {
-			ek_order_unplace(c, g);
-			ek_turn_brief(c, g, wall, cost,
-				      g->op == EK_OP_READ && ek_turn_wrote(c, now));
-			ek_order_place(c, g);
-		}
+		/* exact only if the new owner's requests were served after them */
+		if (c->tail.charged && g != t->g && !mine)
+			ek_turn_rest(c, g, now);
 		return;
 	}
 	/* shortly after writes it was garbage collection: all writers are charged for it */
@@ -537,6 +549,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	struct ek_core_group *g = t->g;
 	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle;
 	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
+	bool tells;
 
 	if (!t->all.on || t->quick)
 		return;
@@ -552,12 +565,14 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - t->all.cost);
 		return;
 	}
+	t->brief = !t->all.cost;
 	if (!wall || !t->all.cost)
 		return;
 	quiet = quiet && ek_turn_was_quiet(c, t, wall);
-	t->told = !g->known || (ek_turn_tells(c, g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
-	if (!t->told) {
+	tells = !g->known || (ek_turn_tells(c, g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
+	if (!tells) {
 		ek_turn_brief(c, g, wall, t->all.cost, quiet);
+		t->brief = g->brief_wall;
 		return;
 	}
 	g->brief_wall = 0;
@@ -595,7 +610,8 @@ void ek_turn_end(struct ek_core *c, u64 now)
 		.from = t->all.to, .sent = g->sent,
 		.cost = (u64)ek_cost(c, g, g->op, g->bytes) *
 			(u32)max_t(s32, atomic_read(&g->in_flight), 0),
-		.brief = !t->told,
+		.charged = t->brief ? max_t(s64, 0, atomic64_read(&g->in_flight_cost)) : 0,
+		.busy = max_t(u64, t->all.to, t->back),
 	};
 	/* too few completions for a window: on such a slow device, the present limit is enough */
 	if (t->all.on && t->all.n < EK_WINDOW_REQUESTS && now - t->exclusive >= EK_FIRST_NS)
