@@ -91,12 +91,13 @@ static inline void ek_rq_time_init(struct request *rq)
 /*
  * The next request that this task starts gets the present time, not an older one from the plug.
  * The same as blk_plug_invalidate_ts(), which has different parameters, also within a long-term
- * kernel. Process context.
+ * kernel. In some kernels, a task inherits the flag at fork() and has no plug. Process context.
  */
 static inline void ek_plug_time_expire(void)
 {
 	if (unlikely(current->flags & PF_BLOCK_TS)) {
-		current->plug->cur_ktime = 0;
+		if (current->plug)
+			current->plug->cur_ktime = 0;
 		current->flags &= ~PF_BLOCK_TS;
 	}
 }
