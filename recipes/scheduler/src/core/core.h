@@ -165,7 +165,7 @@ struct ek_turn {
 					 * dispatched since, ns
 					 */
 	u64 flushed;			/* value of ek_core.flushed at @begin */
-	u64 idle;			/* owner without a request since @exclusive, ns */
+	u64 idle;			/* pauses of the owner, longer than a request, ns */
 	u64 back, pause;		/* end and length of the owner's last pause, ns */
 	u64 seen, others_seen;		/* its last completion; service of others until then, ns */
 	u64 idle_steady, others_steady;	/* @idle and service of others when @steady began, ns */
