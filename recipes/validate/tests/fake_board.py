@@ -150,11 +150,13 @@ def _fake_fio(arguments: Sequence[str]) -> int:
     output = Path(next(a for a in arguments if a.startswith("--output=")).partition("=")[2])
     options: dict[str, str] = {}
     names: list[str] = []
+    rates: list[int] = []
     for line in Path(arguments[-1]).read_text().splitlines():
         if line.startswith("["):
             names += [line.strip("[]")] if line != "[global]" else []
         elif "=" in line:
             options[line.partition("=")[0]] = line.partition("=")[2]
+            rates += [int(line.partition("=")[2])] if line.startswith("rate=") else []
     side = "write" if "write" in options["rw"] else "read"
     if os.environ["BOARD_FAULT"] == side:
         sys.stdout.write(
@@ -191,7 +193,9 @@ def _fake_fio(arguments: Sequence[str]) -> int:
     }
     job = {"jobname": names[0], "error": 0, "read": none, "write": none, "trim": none, side: done}
     for i, _ in enumerate(names if "write_lat_log" in options else ()):
-        log = "".join(f"{n}, 200000, 0, 4096\n" for n in range(int(took * float(options["rate"]) / size)))
+        # each read that was planned until now
+        period = size / rates[i]
+        log = "".join(f"{1000 * n * period:.0f}, 200000, 0, 4096\n" for n in range(int(took / period) + 1))
         Path(f"{options['write_lat_log']}_lat.{i + 1}.log").write_text(log)
     output.write_text("fio: a warning\n" + json.dumps({"jobs": [job]}))
     return 0
