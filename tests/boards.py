@@ -262,6 +262,9 @@ class Board:
 
     def first_password(self) -> str:
         found = PASSWORD.findall(self.serial())
+        if not found:
+            self.settled()  # the board prints it when the panel is ready
+            found = PASSWORD.findall(self.serial())
         assert found, f"no first-boot password on the serial console; see {self.machine.serial_log}"
         return str(found[-1])
 
