@@ -346,6 +346,14 @@ static void ek_time_requests(struct ek_data *ek)
 	WRITE_ONCE(ek->blaming, true);
 }
 
+/* Can the histogram have counts? Most cgroups have no I/O, and to add up buckets takes long. */
+static bool ek_counted(struct ek_group *g, int dir, enum ek_hist hist)
+{
+	if (!g->histograms)
+		return false;
+	return hist == EK_HIST_GATE ? READ_ONCE(g->throttled) : READ_ONCE(g->ios[dir]);
+}
+
 /*
  * Print a histogram. @sum is work space. A program may read the file each second, for each
  * cgroup. So CPUs are looked up once and not for each bucket, and seq_printf(), which takes
@@ -362,14 +370,17 @@ static void ek_show_histogram(struct seq_file *sf, struct ek_group *g, int dir,
 	const u64 *count;
 	int bucket, cpu;
 
-	memset(sum, 0, EK_BUCKETS * sizeof(*sum));
-	if (g->histograms)
-		for_each_possible_cpu(cpu) {
-			count = per_cpu_ptr(g->histograms, cpu)->count[dir][hist];
-			for (bucket = 0; bucket < EK_BUCKETS; bucket++)
-				sum[bucket] += READ_ONCE(count[bucket]);
-		}
 	seq_puts(sf, names[dir][hist]);
+	if (!ek_counted(g, dir, hist)) {
+		seq_putc(sf, '-');
+		return;
+	}
+	memset(sum, 0, EK_BUCKETS * sizeof(*sum));
+	for_each_possible_cpu(cpu) {
+		count = per_cpu_ptr(g->histograms, cpu)->count[dir][hist];
+		for (bucket = 0; bucket < EK_BUCKETS; bucket++)
+			sum[bucket] += READ_ONCE(count[bucket]);
+	}
 	for (bucket = 0; bucket < EK_BUCKETS; bucket++) {
 		if (!sum[bucket])
 			continue;
