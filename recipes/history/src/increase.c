@@ -92,7 +92,7 @@ struct part {
 struct device {
 	unsigned int parts_used;
 	struct part parts[PARTS];
-	unsigned int used; /* buckets from this one on are 0 in all histograms */
+	unsigned int first, used; /* buckets before FIRST, and from USED on, are 0 in all histograms */
 	uint64_t counters[COUNTERS];
 	uint64_t histograms[DIRECTIONS * HISTOGRAMS][BUCKETS];
 };
@@ -179,6 +179,8 @@ static bool take_pair(struct rest *text, struct device *to, unsigned int number,
 	if (text->at == text->end || *text->at++ != ':' || !take_number(text, &count))
 		return false;
 	to->histograms[number][*bucket] += count;
+	if (*bucket < to->first)
+		to->first = (unsigned int)*bucket;
 	if (*bucket >= to->used)
 		to->used = (unsigned int)*bucket + 1;
 	if (end_at(text))
@@ -254,9 +256,15 @@ static const struct key *find_key(struct word name, unsigned int *next)
 /* Move TEXT behind KEY=, and return the key; or behind a word that is not known, and return NULL. */
 static const struct key *take_key(struct rest *text, unsigned int *next)
 {
+	const struct key *key = &keys[*next % KEYS];
 	struct word name = { text->at, 0 };
-	const struct key *key;
 
+	if ((size_t)(text->end - text->at) > key->length && text->at[key->length] == '=' &&
+	    !memcmp(key->name, text->at, key->length)) {
+		(*next)++;
+		text->at += key->length + 1;
+		return key;
+	}
 	while (!end_at(text) && *text->at != '=')
 		text->at++;
 	name.length = (size_t)(text->at - name.at);
@@ -293,6 +301,7 @@ static bool take_value(struct rest *text, const struct key *key, struct device *
 static void reset(struct device *device)
 {
 	device->parts_used = device->used = 0;
+	device->first = BUCKETS;
 	memset(device->counters, 0, sizeof(device->counters));
 	memset(device->histograms, 0, sizeof(device->histograms));
 }
@@ -426,19 +435,21 @@ static bool subtract(struct device *device, const struct device *old)
 {
 	unsigned int i, bucket;
 
+	if (device->first > old->first)
+		device->first = old->first;
 	if (device->used < old->used)
 		device->used = old->used;
 	for (i = 0; i < COUNTERS; i++)
 		if (device->counters[i] < old->counters[i])
 			return false;
 	for (i = 0; i < DIRECTIONS * HISTOGRAMS; i++)
-		for (bucket = 0; bucket < device->used; bucket++)
+		for (bucket = device->first; bucket < device->used; bucket++)
 			if (device->histograms[i][bucket] < old->histograms[i][bucket])
 				return false;
 	for (i = 0; i < COUNTERS; i++)
 		device->counters[i] -= old->counters[i];
 	for (i = 0; i < DIRECTIONS * HISTOGRAMS; i++)
-		for (bucket = 0; bucket < device->used; bucket++)
+		for (bucket = device->first; bucket < device->used; bucket++)
 			device->histograms[i][bucket] -= old->histograms[i][bucket];
 	return true;
 }
@@ -449,13 +460,17 @@ static uint64_t upper(unsigned int bucket)
 	return bucket < 8 ? bucket : ((UINT64_C(9) + bucket % 8) << (bucket / 8 - 1)) - 1;
 }
 
-/* The number of requests in a histogram, and the sum of their latencies: each counts as the middle of its bucket. */
-static uint64_t add_up(const uint64_t counts[BUCKETS], unsigned int used, uint64_t *us)
+/*
+ * The number of requests in the histogram NUMBER, and the sum of their latencies: each counts as the middle of its
+ * bucket.
+ */
+static uint64_t add_up(const struct device *grown, unsigned int number, uint64_t *us)
 {
+	const uint64_t *counts = grown->histograms[number];
 	uint64_t requests = 0, twice = 0;
 	unsigned int i;
 
-	for (i = 0; i < used; i++) {
+	for (i = grown->first; i < grown->used; i++) {
 		if (!counts[i])
 			continue;
 		requests += counts[i];
@@ -502,13 +517,12 @@ static void put_record(struct output *out, const struct device *grown, struct wo
 
 	any = grown->counters[IOS + direction] | grown->counters[BYTES + direction];
 	for (i = 0; i < HISTOGRAMS; i++) {
-		requests[i] =
-			add_up(grown->histograms[direction * HISTOGRAMS + i], grown->used, &us[i]);
+		requests[i] = add_up(grown, direction * HISTOGRAMS + i, &us[i]);
 		any |= requests[i];
 	}
 	if (!any)
 		return;
-	for (i = 0; i < grown->used; i++)
+	for (i = grown->first; i < grown->used; i++)
 		buckets += latency[i] > 0;
 	put(out, offset);
 	put(out, name.length);
@@ -520,10 +534,10 @@ static void put_record(struct output *out, const struct device *grown, struct wo
 	put(out, requests[GATE]);
 	put(out, us[SERVICE]);
 	put(out, buckets);
-	for (i = 0; i < grown->used; i++)
+	for (i = grown->first; i < grown->used; i++)
 		if (latency[i])
 			put(out, i);
-	for (i = 0; i < grown->used; i++)
+	for (i = grown->first; i < grown->used; i++)
 		if (latency[i])
 			put(out, latency[i]);
 }
