@@ -4,6 +4,7 @@
 import asyncio
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,37 @@ async def refused(call: Coroutine[Any, Any, Any], kind: type[errors.AgentError])
     with pytest.raises(kind) as caught:
         await call
     return caught.value.message.code
+
+
+async def meanwhile(
+    call: Coroutine[Any, Any, Any], change: Coroutine[Any, Any, Any], number: int = 1
+) -> tuple[Any, Any]:
+    """Begin CALL, and make CHANGE while the hash NUMBER of CALL is computed. Returns the errors or answers of both."""
+    reached, goes_on, entered = threading.Event(), threading.Event(), 0
+
+    class Pause:
+        """Replaces the lock for one hash at a time."""
+
+        def __enter__(self) -> None:
+            nonlocal entered
+            entered += 1
+            if entered == number:
+                reached.set()
+                assert goes_on.wait(20)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    real, passwords._one = passwords._one, Pause()  # type: ignore[assignment]
+    try:
+        task = asyncio.ensure_future(asyncio.gather(call, return_exceptions=True))
+        assert await asyncio.to_thread(reached.wait, 20)
+        passwords._one = real
+        changed = (await asyncio.gather(change, return_exceptions=True))[0]
+    finally:
+        passwords._one = real
+        goes_on.set()
+    return (await task)[0], changed
 
 
 @at_desk
@@ -412,6 +444,143 @@ async def test_a_reset_ends_sessions_and_code(desk: Desk) -> None:
     login = await desk.log_in("ben", first)
     assert login.must_change
     assert not (await desk.do("CheckSession", login.session, True)).totp
+
+
+@at_desk
+async def test_a_change_of_an_account_outlives_a_change_of_the_password(desk: Desk) -> None:
+    """The user's own ChangePassword computes two hashes, and an administrator changes the account during either."""
+    admin = await desk.admin()
+    for number in (1, 2):
+        ben = await desk.user(admin, "ben", "admin")
+        for method, *values in (
+            ("ResetPassword", "ben"),
+            ("SetRole", "ben", "viewer"),
+            ("RemoveUser", "ben"),
+        ):
+            call = desk.do("ChangePassword", ben, PASSWORD + "ben", PASSWORD + "new", "test")
+            late, change = await meanwhile(call, desk.do(method, admin, *values), number)
+            assert isinstance(late, errors.NotLoggedIn), (method, late)
+            found = {user.name: user for user in await desk.do("ListUsers", admin)}.get("ben")
+            assert await refused(desk.log_in("ben", PASSWORD + "new"), errors.WrongPassword)
+            if method == "ResetPassword":
+                assert found
+                assert found.must_change
+                login = await desk.log_in("ben", change.password)
+                call = desk.do("ChangePassword", login.session, change.password, PASSWORD + "ben", "test")
+                ben = (await call).session
+            elif method == "SetRole":
+                assert found
+                assert (found.role, found.must_change) == ("viewer", False)
+                ben = (await desk.log_in("ben", PASSWORD + "ben")).session
+            else:
+                assert found is None
+        await desk.again()
+
+
+@at_desk
+async def test_a_change_of_the_code_does_not_undo_other_changes(desk: Desk) -> None:
+    admin = await desk.admin()
+    for switched_on in (False, True):
+        ben = await desk.user(admin, "ben", "admin")
+        totp = pyotp.TOTP((await desk.do("BeginTotp", ben)).secret)
+        confirm = desk.do("ConfirmTotp", ben, totp.at(desk.clock.now), PASSWORD + "ben")
+        call = confirm
+        if switched_on:
+            await confirm
+            call = desk.do("EndTotp", ben, PASSWORD + "ben")
+        late, _ = await meanwhile(call, desk.do("SetRole", admin, "ben", "viewer"))
+        assert isinstance(late, errors.NotLoggedIn)
+        found = {user.name: user for user in await desk.do("ListUsers", admin)}["ben"]
+        assert (found.role, found.totp) == ("viewer", switched_on)
+        await desk.do("RemoveUser", admin, "ben")
+        desk.clock.now += 60
+
+
+@at_desk
+async def test_a_user_may_change_password_and_code_at_once(desk: Desk) -> None:
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    confirm = desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    change = desk.do("ChangePassword", admin, PASSWORD, PASSWORD + "new", "test")
+    session, _ = await meanwhile(change, confirm, 2)
+    assert (await desk.do("CheckSession", session.session, True)).totp
+    desk.clock.now += 30
+    await desk.log_in("admin", PASSWORD + "new", code=totp.at(desk.clock.now))
+
+
+@at_desk
+async def test_changes_by_administrators_at_once_are_all_made(desk: Desk) -> None:
+    admin = await desk.admin()
+    add = [desk.do("AddUser", admin, "ben", role) for role in ("viewer", "operator")]
+    done = await asyncio.gather(*add, return_exceptions=True)
+    assert {type(one) for one in done} == {api.FirstPassword, errors.Conflict}
+    reset, _ = await meanwhile(
+        desk.do("ResetPassword", admin, "ben"), desk.do("SetRole", admin, "ben", "admin")
+    )
+    login = await desk.log_in("ben", reset.password)
+    assert login.role == "admin"
+    ben = (await desk.do("ChangePassword", login.session, reset.password, PASSWORD + "ben", "test")).session
+    token = await desk.do("CreateToken", ben, "cron", "viewer", 0)
+    removals = [desk.do("RemoveToken", secret, token.id) for secret in (admin, ben)]
+    done = await asyncio.gather(*removals, return_exceptions=True)
+    assert {type(one) for one in done} == {type(None), errors.UnknownAccount}
+    removal, late = await asyncio.gather(
+        desk.do("RemoveUser", admin, "ben"), desk.do("CreateToken", ben, "late", "viewer", 0),
+        return_exceptions=True,
+    )  # fmt: skip
+    assert removal is None
+    assert isinstance(late, errors.NotLoggedIn)
+
+
+@at_desk
+async def test_administrators_who_demote_each_other_leave_one(desk: Desk) -> None:
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "admin")
+    done = await asyncio.gather(
+        desk.do("SetRole", admin, "ben", "viewer"), desk.do("SetRole", ben, "admin", "viewer"),
+        return_exceptions=True,
+    )  # fmt: skip
+    assert done[0] is None
+    assert isinstance(done[1], errors.Conflict)
+    assert done[1].message.code == "last-admin"
+    roles = {user.name: user.role for user in await desk.do("ListUsers", admin)}
+    assert roles == {"admin": "admin", "ben": "viewer"}
+
+
+@at_desk
+async def test_a_log_in_with_what_was_valid_before_opens_no_session(desk: Desk) -> None:
+    """The password, the code or the user changes while the log-in is checked."""
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "operator")
+    totp = pyotp.TOTP((await desk.do("BeginTotp", ben)).secret)
+    old, new = PASSWORD + "ben", PASSWORD + "new"
+    for change in (
+        desk.do("ConfirmTotp", ben, totp.at(desk.clock.now), old),
+        desk.do("EndTotp", ben, old),
+        desk.do("ChangePassword", ben, old, new, "test"),
+        desk.do("ResetPassword", admin, "ben"),
+        desk.do("RemoveUser", admin, "ben"),
+    ):
+        before = len(await desk.do("ListSessions", admin))
+        code = totp.at(desk.clock.now) if desk.accounts._users["ben"].totp else ""
+        late, changed = await meanwhile(desk.log_in("ben", old, code=code), change)
+        assert not isinstance(changed, Exception)
+        assert isinstance(late, errors.WrongPassword)
+        assert late.message.code == "wrong-password"
+        assert len(await desk.do("ListSessions", admin)) <= before
+        old = changed.password if isinstance(changed, api.FirstPassword) else new if changed else old
+        desk.clock.now += 30
+
+
+@at_desk
+async def test_a_check_of_the_password_ends_with_its_session(desk: Desk) -> None:
+    """GetBackup and an installation need the password: somebody removes the user while it is checked."""
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "admin")
+    caller = desk.accounts.caller(METHODS["GetBackup"], ben, "192.0.2.1")
+    check = desk.accounts.check_password(caller, PASSWORD + "ben")
+    late, _ = await meanwhile(check, desk.do("RemoveUser", admin, "ben"))
+    assert isinstance(late, errors.NotLoggedIn)
 
 
 @at_desk

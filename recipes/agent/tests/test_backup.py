@@ -25,10 +25,12 @@ from evenkeel_agent.settings import Settings
 from evenkeel_agent.store import Store
 from evenkeel_agent.wear import FlashWear
 from evenkeel_api import errors
+from evenkeel_api.features.accounts import LogIn
 from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.backup import MAX_BYTES, CheckBackup, GetBackup, RestoreBackup
 from evenkeel_api.features.network import NetworkSettings
 from evenkeel_api.features.system import System
+from evenkeel_api.interface import METHODS
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -382,7 +384,9 @@ def test_a_backup_needs_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     async def run() -> None:
         board = await Board(tmp_path).start()
-        admin = Caller("admin", "admin", "panel", "192.0.2.1", "s")
+        stranger = Caller("", None, "panel", "192.0.2.1")
+        login = await board.accounts.log_in(LogIn("admin", "right", "", "", "test"), stranger)
+        admin = board.accounts.caller(METHODS["GetBackup"], login.session, stranger.address)
         with pytest.raises(errors.WrongPassword, match="not the present password"):
             await board.restorer.get_backup(GetBackup("wrong"), admin)
         text = await board.restorer.get_backup(GetBackup("right"), admin)

@@ -9,6 +9,10 @@ Invariants:
   made in memory even if saving fails. The first two are a log-in and the end of a session: a person must be able to
   log in to a board whose disk is full, and to log out. The third is the time of a session's last use, which is saved
   every SAVE_USE_S only.
+- One task at a time changes users and tokens, and opens sessions: it holds `_changing`. It reads the state after it got
+  the lock, so no change is lost. Hashes of passwords are computed before, because they take up to a second each.
+  A change of a user ends the user's sessions, except the session that made it. So a task that has checked a password
+  continues only if its session is still valid. A log-in has no session yet: it continues only if the user has not changed.
 - Passwords and the secrets of sessions and tokens are stored as hashes. Three kinds of secret are stored as text: the
   first-boot password (the console shows it until the user changes it), TOTP secrets, and the key that signs device
   secrets (see tries.py).
@@ -117,7 +121,8 @@ class Accounts:
         self.changed: Callable[[], None] = lambda: None
         self.problem: Message | None = None
         self._db: Database | None = None
-        self._writing = asyncio.Lock()
+        self._writing = asyncio.Lock()  # held while accounts.db is in use
+        self._changing = asyncio.Lock()  # held from the reading of the state to its change, see above
         self._users: dict[str, User] = {}
         self._sessions: dict[str, Session] = {}  # by digest
         self._tokens: dict[str, Token] = {}  # by digest
@@ -258,20 +263,24 @@ class Accounts:
     async def log_in(self, request: api.LogIn, caller: Caller) -> api.Login:
         name, address = request.user.strip().lower(), caller.address
         device = self._device_of(name, request.device)
-        user = self._users.get(name)
-        await self._check(name, request.password, address, device)
-        assert user is not None
+        user = await self._check(name, request.password, address, device)
         if user.totp:
             if not request.code.strip():
                 raise errors.CodeRequired("code-required")
             await self._check_code(user, request.code, address, device)
-        login = await self._open_session(user, address, request.client, request.device if device else "")
+        async with self._changing:
+            if self._users.get(name) is not user:
+                raise errors.WrongPassword("wrong-password")
+            login = await self._open_session(user, address, request.client, request.device if device else "")
         detail = "with a code" if user.totp else ""
         await self.audit(Caller(name, user.role, "panel", address), "LogIn", detail)
         return login
 
-    async def _check(self, name: str, password: str, address: str, device: str) -> None:
-        """Raises AgentError if PASSWORD is not the password of the user NAME, or if too many wrong ones came before."""
+    async def _check(self, name: str, password: str, address: str, device: str) -> User:
+        """The user NAME with the password PASSWORD. The user may have changed since then.
+
+        Raises AgentError if this is not the password, or if too many wrong ones came before.
+        """
         await self._wait(name, address, device)
         if self._hashing >= MAX_HASHING:
             raise errors.TooManyTries("busy", seconds=5)
@@ -287,12 +296,13 @@ class Accounts:
                 right = await asyncio.to_thread(passwords.matches, user.hash if user else None, password)
             finally:
                 self._hashing -= 1
-        if not right:
+        if user is None or not right:
             self._tries.wrong(name, address, device)
             await self.audit(
                 Caller(name if user else "", None, "panel", address), "LogIn", "", "WrongPassword"
             )
             raise errors.WrongPassword("wrong-password")
+        return user
 
     async def _wait(self, name: str, address: str, device: str) -> None:
         seconds = self._tries.wait_s(name, address, device)
@@ -380,7 +390,9 @@ class Accounts:
                             "UPDATE sessions SET used_at = ? WHERE digest = ?", (now, session.digest)
                         )
                     )
-        user = self._users[caller.user]
+        user = self._users.get(caller.user)
+        if user is None:
+            raise errors.NotLoggedIn("not-logged-in")
         return api.Identity(
             user=user.name,
             role=cast("Role", caller.role),
@@ -395,23 +407,32 @@ class Accounts:
     # methods on the caller's own account
 
     async def change_password(self, request: api.ChangePassword, caller: Caller) -> api.Login:
-        user = self._users[caller.user]
         await self.check_password(caller, request.current)
-        if bad := passwords.refusal(request.new, request.current, user.name, self._host):
+        if bad := passwords.refusal(request.new, request.current, caller.user, self._host):
             raise errors.PasswordRefused(bad.code, **bad.parameters)
         digest = await asyncio.to_thread(passwords.digest, request.new)
-        changed = replace(user, hash=digest, first=None, must_change=False, changed_at=int(self._clock()))
-        await self._put(changed, end_sessions=True)
-        if self.problem and self.problem.code == "accounts-damaged":
-            self.problem = None
-        return await self._open_session(changed, caller.address, request.client, "")
+        async with self._changing:
+            user, at = self._own_user(caller), int(self._clock())
+            changed = replace(user, hash=digest, first=None, must_change=False, changed_at=at)
+            await self._put(changed, end_sessions=True)
+            if self.problem and self.problem.code == "accounts-damaged":
+                self.problem = None
+            return await self._open_session(changed, caller.address, request.client, "")
 
     async def check_password(self, caller: Caller, password: str) -> None:
-        """Raises AgentError if PASSWORD is not the present password of CALLER, or if too many wrong ones came before."""
+        """Raises AgentError if PASSWORD is not the present password of CALLER, or if too many wrong ones came before.
+
+        Raises NotLoggedIn if the session of CALLER has ended meanwhile.
+        """
         try:
             await self._check(caller.user, password, caller.address, f"session {caller.session}")
         except errors.WrongPassword:
             raise errors.WrongPassword("wrong-current") from None
+        self._own_user(caller)
+
+    def _own_user(self, caller: Caller) -> User:
+        """The user of the session of CALLER. Raises NotLoggedIn if the session has ended since the call began."""
+        return self._users[self._live_session(caller.session, int(self._clock())).user]
 
     async def _end_others(self, caller: Caller) -> None:
         """End the other sessions of the caller's user: they were opened with other factors."""
@@ -430,20 +451,22 @@ class Accounts:
         return api.Totp(secret=secret, uri=uri)
 
     async def confirm_totp(self, request: api.ConfirmTotp, caller: Caller) -> None:
-        secret = self._pending_totp.get(caller.session)
-        if secret is None:
-            raise errors.Conflict("no-totp")
         await self.check_password(caller, request.password)
-        user = replace(self._users[caller.user], totp=secret)
-        await self._check_code(user, request.code, caller.address, f"session {caller.session}")
-        await self._put(user)
-        del self._pending_totp[caller.session]
-        await self._end_others(caller)
+        async with self._changing:
+            user, secret = self._own_user(caller), self._pending_totp.get(caller.session)
+            if secret is None:
+                raise errors.Conflict("no-totp")
+            changed = replace(user, totp=secret)
+            await self._check_code(changed, request.code, caller.address, f"session {caller.session}")
+            await self._put(changed)
+            del self._pending_totp[caller.session]
+            await self._end_others(caller)
 
     async def end_totp(self, request: api.EndTotp, caller: Caller) -> None:
         await self.check_password(caller, request.password)
-        await self._put(replace(self._users[caller.user], totp=None))
-        await self._end_others(caller)
+        async with self._changing:
+            await self._put(replace(self._own_user(caller), totp=None))
+            await self._end_others(caller)
 
     # sessions and tokens
 
@@ -507,35 +530,42 @@ class Accounts:
     async def create_token(self, request: api.CreateToken, caller: Caller) -> api.NewToken:
         if not includes(caller.role or "", request.role):
             raise errors.InvalidArgument("token-role")
-        if sum(token.user == caller.user for token in self._tokens.values()) >= MAX_TOKENS:
-            raise errors.Conflict("too-many", limit=MAX_TOKENS, what="tokens")
-        now = int(self._clock())
-        secret = TOKEN_PREFIX + secrets.token_urlsafe(30)
-        expires_at = now + request.days * 86400 if request.days else 0
-        token = Token(_digest(secret), request.name.strip()[:64], caller.user, request.role, now, expires_at)
-        await self._write(
-            lambda cursor: cursor.execute(
-                "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
-                (token.digest, token.name, token.user, token.role, now, expires_at),
+        async with self._changing:
+            self._own_user(caller)
+            if sum(token.user == caller.user for token in self._tokens.values()) >= MAX_TOKENS:
+                raise errors.Conflict("too-many", limit=MAX_TOKENS, what="tokens")
+            now = int(self._clock())
+            secret = TOKEN_PREFIX + secrets.token_urlsafe(30)
+            expires_at = now + request.days * 86400 if request.days else 0
+            token = Token(
+                _digest(secret), request.name.strip()[:64], caller.user, request.role, now, expires_at
             )
-        )
-        self._tokens[token.digest] = token
-        return api.NewToken(id=_id(token.digest), token=secret)
+            await self._write(
+                lambda cursor: cursor.execute(
+                    "INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)",
+                    (token.digest, token.name, token.user, token.role, now, expires_at),
+                )
+            )
+            self._tokens[token.digest] = token
+            return api.NewToken(id=_id(token.digest), token=secret)
 
     async def remove_token(self, request: api.Id, caller: Caller) -> None:
-        found = {
-            token.digest
-            for token in self._tokens.values()
-            if _id(token.digest) == request.id and (caller.role == ADMIN or token.user == caller.user)
-        }
-        if not found:
-            raise errors.UnknownAccount("unknown-token", id=request.id)
-        await self._write(
-            lambda cursor: cursor.executemany("DELETE FROM tokens WHERE digest = ?", [(d,) for d in found])
-        )
-        for digest in found:
-            del self._tokens[digest]
-        self.changed()
+        async with self._changing:
+            found = {
+                token.digest
+                for token in self._tokens.values()
+                if _id(token.digest) == request.id and (caller.role == ADMIN or token.user == caller.user)
+            }
+            if not found:
+                raise errors.UnknownAccount("unknown-token", id=request.id)
+            await self._write(
+                lambda cursor: cursor.executemany(
+                    "DELETE FROM tokens WHERE digest = ?", [(d,) for d in found]
+                )
+            )
+            for digest in found:
+                del self._tokens[digest]
+            self.changed()
 
     # users
 
@@ -556,37 +586,41 @@ class Accounts:
             raise errors.InvalidArgument("user-name")
         if request.name == "root":
             raise errors.InvalidArgument("user-root", name=request.name)
-        if request.name in self._users:
-            raise errors.Conflict("user-exists", name=request.name)
-        if len(self._users) >= MAX_USERS:
-            raise errors.Conflict("too-many", limit=MAX_USERS, what="users")
-        return await self._give_first_password(
-            User(request.name, request.role, None, None, True, None, int(self._clock()))
-        )
+
+        def new() -> User:
+            if request.name in self._users:
+                raise errors.Conflict("user-exists", name=request.name)
+            if len(self._users) >= MAX_USERS:
+                raise errors.Conflict("too-many", limit=MAX_USERS, what="users")
+            return User(request.name, request.role, None, None, True, None, 0)
+
+        return await self._give_first_password(request.name, new)
 
     async def set_role(self, request: api.UserRole, caller: Caller) -> None:
-        user = self._user(request.name)
-        if caller.via != "bus" and user.name == caller.user:
-            raise errors.Conflict("own-account")
-        if user.role == ADMIN and request.role != ADMIN:
-            self._keep_an_admin(user)
-        await self._put(replace(user, role=request.role), end_sessions=True)
+        async with self._changing:
+            user = self._user(request.name)
+            if caller.via != "bus" and user.name == caller.user:
+                raise errors.Conflict("own-account")
+            if user.role == ADMIN and request.role != ADMIN:
+                self._keep_an_admin(user)
+            await self._put(replace(user, role=request.role), end_sessions=True)
 
     async def reset_password(self, request: api.UserName, _caller: Caller) -> api.FirstPassword:
-        return await self._give_first_password(self._user(request.name))
+        return await self._give_first_password(request.name, lambda: self._user(request.name))
 
     async def remove_user(self, request: api.UserName, caller: Caller) -> None:
-        user = self._user(request.name)
-        if caller.via != "bus" and user.name == caller.user:
-            raise errors.Conflict("own-account")
-        self._keep_an_admin(user)
-        await self._write(lambda cursor: cursor.execute("DELETE FROM users WHERE name = ?", (user.name,)))
-        before = self._first()
-        del self._users[user.name]
-        self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
-        self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
-        self.changed()
-        await self._report_first(before)
+        async with self._changing:
+            user = self._user(request.name)
+            if caller.via != "bus" and user.name == caller.user:
+                raise errors.Conflict("own-account")
+            self._keep_an_admin(user)
+            await self._write(lambda cursor: cursor.execute("DELETE FROM users WHERE name = ?", (user.name,)))
+            before = self._first()
+            del self._users[user.name]
+            self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
+            self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
+            self.changed()
+            await self._report_first(before)
 
     async def get_first_password(self, _request: Nothing, _caller: Caller) -> api.FirstPassword:
         return api.FirstPassword(password=self._first())
@@ -632,16 +666,21 @@ class Accounts:
 
     async def preset(self, digest: str) -> None:
         """Give the built-in user the password with the hash DIGEST, in place of the first-boot password. Raises AgentError."""
-        if self.is_preset(digest):
-            return
-        others = [user for user in self.saved() if user.name != BUILT_IN]
-        await self.restore([*others, backup.User(BUILT_IN, ADMIN, digest, False, "")])
+        async with self._changing:
+            if self.is_preset(digest):
+                return
+            others = [user for user in self.saved() if user.name != BUILT_IN]
+            await self._restore([*others, backup.User(BUILT_IN, ADMIN, digest, False, "")])
 
     async def restore(self, users: Sequence[backup.User]) -> None:
         """Make USERS the users of the board. Sessions of users that change end; those and tokens of others that go, too.
 
         Raises AgentError; then nothing has changed.
         """
+        async with self._changing:
+            await self._restore(users)
+
+    async def _restore(self, users: Sequence[backup.User]) -> None:
         found: dict[str, User] = {}
         for one in users:
             old = self._users.get(one.name)
@@ -675,19 +714,23 @@ class Accounts:
         if user.role == ADMIN and sum(other.role == ADMIN for other in self._users.values()) == 1:
             raise errors.Conflict("last-admin", name=user.name)
 
-    async def _give_first_password(self, user: User) -> api.FirstPassword:
-        """Give USER a new first password. Only the built-in user's is stored as text, because the console shows it."""
+    async def _give_first_password(self, name: str, user: Callable[[], User]) -> api.FirstPassword:
+        """Give the user NAME a new first password. Only the built-in user's is stored as text, because the console shows it.
+
+        USER is called under the lock and returns the user as it is then, or raises AgentError.
+        """
         first = passwords.first_password()
-        digest = None if user.name == BUILT_IN else await asyncio.to_thread(passwords.digest, first)
-        changed = replace(
-            user,
-            hash=digest,
-            first=first if digest is None else None,
-            must_change=True,
-            totp=None,
-            changed_at=int(self._clock()),
-        )
-        await self._put(changed, end_sessions=True)
+        digest = None if name == BUILT_IN else await asyncio.to_thread(passwords.digest, first)
+        async with self._changing:
+            changed = replace(
+                user(),
+                hash=digest,
+                first=first if digest is None else None,
+                must_change=True,
+                totp=None,
+                changed_at=int(self._clock()),
+            )
+            await self._put(changed, end_sessions=True)
         return api.FirstPassword(password=first)
 
     async def _put(self, user: User, *, end_sessions: bool = False) -> None:
