@@ -6,7 +6,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyotp
@@ -18,11 +20,13 @@ from evenkeel_agent import backup, passwords
 from evenkeel_agent.accounts import (
     FIRST_CHANGED,
     IDLE_S,
+    KEPT_REFUSALS,
     MAX_SESSIONS,
     MAX_TOKENS,
     MAX_USERS,
     REFUSAL_S,
     SESSION_S,
+    STRANGER_ROWS,
     Accounts,
 )
 from evenkeel_agent.accounts_db import Database
@@ -928,6 +932,70 @@ async def test_a_refused_call_has_a_row_an_hour(board: Harness) -> None:
         ("ben", "panel", "192.0.2.7", "SetWeight", "", "NotAuthorized"),
     ]
     assert REFUSAL_S == 3600
+
+
+@pytest.mark.parametrize("attack", ["tokens", "names", "passwords"])
+def test_strangers_fill_little_of_the_audit_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, attack: str
+) -> None:
+    """They come from many addresses of one network, then from many networks."""
+    now = 1000.0
+    monkeypatch.setattr(accounts_module, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("evenkeel_agent.accounts.passwords.matches", lambda *_: False)
+
+    async def run() -> None:
+        nonlocal now
+        desk = await Desk(tmp_path).start()
+        first = await desk.first()
+        admin = (await desk.log_in("admin", first)).session
+        desk.accounts._users["admin"] = replace(desk.accounts._users["admin"], must_change=False, hash="x")
+
+        async def attempt(number: int, address: str) -> None:
+            if attack == "tokens":
+                try:
+                    desk.accounts.caller(METHODS["CheckSession"], f"ek_{number}", address)
+                except errors.NotLoggedIn as error:
+                    await desk.accounts.audit_refusal(error, METHODS["CheckSession"], f"ek_{number}", address)
+            else:
+                name = f"user{number}" if attack == "names" else "admin"
+                with pytest.raises(errors.AgentError):
+                    await desk.log_in(name, "guess", address=address)
+
+        async def rows() -> int:
+            return sum(not row.user for row in await desk.do("ListAudit", admin, 0, 500))
+
+        for number in range(40):
+            await attempt(number, f"2001:db8::{number:x}")
+        # The limit of the network allows five wrong names, and then there is one row about the limit.
+        assert await rows() == {"tokens": 1, "names": 6, "passwords": 1}[attack]
+        for number in range(40, 400):
+            await attempt(number, f"2001:db8:0:{number:x}::1")
+        assert await rows() == STRANGER_ROWS
+        now += REFUSAL_S
+        for number in range(40):
+            await attempt(number, f"2001:db8:1:{number:x}::1")
+        assert await rows() == 2 * STRANGER_ROWS
+
+    asyncio.run(run())
+
+
+@at_desk
+async def test_only_the_oldest_refusal_is_forgotten(desk: Desk) -> None:
+    admin = await desk.admin()
+    ben = await desk.user(admin, "ben", "viewer")
+
+    async def refusals(*networks: int) -> int:
+        before = (await desk.do("ListAudit", admin, 0, 1))[0].id
+        for number in networks:
+            address = f"2001:db8:0:{number:x}::1"
+            with pytest.raises(errors.NotAuthorized) as caught:
+                desk.accounts.caller(METHODS["ListUsers"], ben, address)
+            await desk.accounts.audit_refusal(caught.value, METHODS["ListUsers"], ben, address)
+        return int((await desk.do("ListAudit", admin, 0, 1))[0].id - before)
+
+    assert await refusals(*range(KEPT_REFUSALS + 1)) == KEPT_REFUSALS + 1
+    assert await refusals(*range(1, KEPT_REFUSALS + 1)) == 0
+    assert await refusals(0) == 1
 
 
 @on_board

@@ -28,6 +28,7 @@ import re
 import secrets
 import sqlite3
 import time
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -43,7 +44,7 @@ from evenkeel_common.files import why
 from . import backup, passwords
 from .accounts_db import CORRUPT, Database
 from .caller import Caller
-from .tries import Tries
+from .tries import Tries, network
 
 BUILT_IN = "admin"  # the user whose first password is printed on the console
 TOKEN_PREFIX = "ek_"  # noqa: S105  the start of every API token; session secrets do not start with it
@@ -61,7 +62,11 @@ MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user
 # evenkeel-screen.path waits for this.
 FIRST_CHANGED = "first-password-changed"
 RETRY_S = 30.0  # if accounts.db could not be opened, the agent tries again after this time
-REFUSAL_S = 3600.0  # a call that is refused again and again gets a row in the audit log at most this often
+REFUSAL_S = 3600.0  # a refusal that repeats gets a row in the audit log at most this often
+KEPT_REFUSALS = 256  # the maximum number of refusals that are remembered for this
+# Rows without a user, from all networks together, in REFUSAL_S. Anybody may cause such rows, from any number of addresses.
+# With this limit, they hardly wear the flash, and need two weeks to displace all rows of the audit log.
+STRANGER_ROWS = 30
 MAX_HASHING = 8  # at most this many log-ins may wait for their password hash; more are refused
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")  # of users
 _log = logging.getLogger(__name__)
@@ -132,10 +137,11 @@ class Accounts:
         self._totp_used: dict[str, int] = {}  # by user: the last time step whose code was used
         self._tries = Tries()
         self._hashing = 0
-        # by address: the monotonic time at which a limit ends that already has a row in the audit log
-        self._limited_until: dict[str, float] = {}
-        # by address, user and action: the monotonic time until which further refusals get no row in the audit log
-        self._refused_until: dict[tuple[str, str, str], float] = {}
+        # by network, user, action and outcome: the monotonic time until which further refusals get no row in the audit log
+        self._refused_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
+        self._stranger_rows: deque[float] = deque(
+            maxlen=STRANGER_ROWS
+        )  # monotonic times of the last rows without a user
 
     async def start(self) -> None:
         """Read accounts.db. If it cannot be opened, the agent still runs and reports a problem, but nobody can log in."""
@@ -238,14 +244,21 @@ class Accounts:
             if not secret.startswith(TOKEN_PREFIX):
                 return
             caller, action = Caller("", None, "token", address), "CheckSession"
-        # A program may repeat a refused call each second. Its rows would displace older ones and wear the flash.
-        key, now = (address, caller.user, action), time.monotonic()
+        await self._audit_refusal(caller, action, error.kind)
+
+    async def _audit_refusal(self, caller: Caller, action: str, outcome: str) -> None:
+        """Add a row, unless the same refusal has one of the last REFUSAL_S.
+
+        A program may repeat a refused call each second. Its rows would displace older ones and wear the flash.
+        """
+        key, now = (network(caller.address), caller.user, action, outcome), time.monotonic()
         if now < self._refused_until.get(key, 0.0):
             return
-        if len(self._refused_until) > 256:
-            self._refused_until.clear()
         self._refused_until[key] = now + REFUSAL_S
-        await self.audit(caller, action, "", error.kind)
+        self._refused_until.move_to_end(key)
+        if len(self._refused_until) > KEPT_REFUSALS:
+            self._refused_until.popitem(last=False)
+        await self.audit(caller, action, "", outcome)
 
     def _live_session(self, digest: str, now: int) -> Session:
         session = self._sessions.get(digest)
@@ -308,14 +321,7 @@ class Accounts:
         seconds = self._tries.wait_s(name, address, device)
         if not seconds:
             return
-        # The audit log gets one row per limit that was reached, not one per try. Otherwise a client that keeps
-        # trying would wear the flash, and its rows would displace older ones.
-        now = time.monotonic()
-        if now >= self._limited_until.get(address, 0.0):
-            if len(self._limited_until) > 256:
-                self._limited_until.clear()
-            self._limited_until[address] = now + seconds
-            await self.audit(Caller("", None, "panel", address), "LogIn", "", "TooManyTries")
+        await self._audit_refusal(Caller("", None, "panel", address), "LogIn", "TooManyTries")
         raise errors.TooManyTries("too-many-tries", seconds=seconds)
 
     async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
@@ -782,7 +788,15 @@ class Accounts:
     # audit log
 
     async def audit(self, caller: Caller, action: str, detail: str, outcome: str = "") -> None:
-        """Add a row to the audit log. Never fails: if the row cannot be saved, it goes to the journal instead."""
+        """Add a row to the audit log. Never fails: if the row cannot be saved, it goes to the journal instead.
+
+        A row without a user is left out if STRANGER_ROWS of them were added in the last REFUSAL_S.
+        """
+        if not caller.user:
+            now, last = time.monotonic(), self._stranger_rows
+            if len(last) == STRANGER_ROWS and now < last[0] + REFUSAL_S:
+                return
+            last.append(now)
         row = (
             int(self._clock()), caller.user, caller.via, caller.address[:64], action, detail[:300], outcome
         )  # fmt: skip
