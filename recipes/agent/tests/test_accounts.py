@@ -345,6 +345,19 @@ async def test_a_neighbour_cannot_lock_the_administrator_out(desk: Desk) -> None
 
 
 @at_desk
+async def test_a_neighbour_cannot_lock_the_owner_out_of_a_new_board(desk: Desk) -> None:
+    """Wrong passwords count, but the first password is accepted in any case: nobody can guess it."""
+    first = await desk.first()
+    for number in range(5):
+        assert await refused(desk.log_in("admin", f"guess {number}"), errors.WrongPassword)
+    assert await refused(desk.log_in("admin", "guess"), errors.TooManyTries)
+    login = await desk.log_in("admin", first)
+    await desk.do("ChangePassword", login.session, first, PASSWORD, "test")
+    assert await refused(desk.log_in("admin", PASSWORD), errors.TooManyTries), "chosen by a person"
+    assert await refused(desk.log_in("admin", first), errors.TooManyTries), "not valid any more"
+
+
+@at_desk
 async def test_an_unknown_user_looks_like_a_wrong_password(desk: Desk) -> None:
     await desk.admin()
     codes = [
