@@ -674,6 +674,22 @@ async def test_the_log_says_whether_a_code_was_entered(desk: Desk) -> None:
 
 
 @at_desk
+async def test_the_log_says_that_somebody_knows_the_password(desk: Desk) -> None:
+    """Without a code, the log-in is not complete. It has a row an hour for a network."""
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    for address in ("198.51.100.7", "2001:db8::1", "2001:db8::2", "198.51.100.7"):
+        assert await refused(desk.log_in("admin", PASSWORD, address=address), errors.CodeRequired)
+    rows = [
+        (row.user, row.address, row.action, row.outcome) for row in await desk.do("ListAudit", admin, 0, 2)
+    ]
+    assert rows == [
+        ("admin", "2001:db8::1", "LogIn", "CodeRequired"), ("admin", "198.51.100.7", "LogIn", "CodeRequired")
+    ]  # fmt: skip
+
+
+@at_desk
 async def test_users(desk: Desk) -> None:
     admin = await desk.admin()
     for name in ("", "Ben", "1st", "a b", "a" * 33, "root", "ä"):

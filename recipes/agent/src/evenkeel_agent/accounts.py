@@ -279,6 +279,8 @@ class Accounts:
         user = await self._check(name, request.password, address, device)
         if user.totp:
             if not request.code.strip():
+                # The owner sees that somebody knows the password. After the owner's own log-in, a row of it follows.
+                await self._audit_refusal(Caller(name, None, "panel", address), "LogIn", "CodeRequired")
                 raise errors.CodeRequired("code-required")
             await self._check_code(user, request.code, address, device)
         async with self._changing:
