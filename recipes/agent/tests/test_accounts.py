@@ -450,9 +450,11 @@ async def test_a_change_of_the_code_needs_the_password_and_ends_other_sessions(d
 
 
 @at_desk
-async def test_a_reset_ends_sessions_and_code(desk: Desk) -> None:
+async def test_a_reset_ends_sessions_code_and_tokens(desk: Desk) -> None:
     admin = await desk.admin()
     ben = await desk.user(admin, "ben", "operator")
+    token = (await desk.do("CreateToken", ben, "cron", "viewer", 0)).token
+    other = (await desk.do("CreateToken", admin, "cron", "viewer", 0)).token
     totp = pyotp.TOTP((await desk.do("BeginTotp", ben)).secret)
     await desk.do("ConfirmTotp", ben, totp.at(desk.clock.now), PASSWORD + "ben")
     first = (await desk.do("ResetPassword", admin, "ben")).password
@@ -461,6 +463,20 @@ async def test_a_reset_ends_sessions_and_code(desk: Desk) -> None:
     login = await desk.log_in("ben", first)
     assert login.must_change
     assert not (await desk.do("CheckSession", login.session, True)).totp
+    ben = (await desk.do("ChangePassword", login.session, first, PASSWORD + "new", "test")).session
+    for _ in range(2):
+        assert await desk.do("ListTokens", ben) == []
+        assert await refused(desk.do("CheckSession", token, True), errors.NotLoggedIn)
+        assert (await desk.do("CheckSession", other, True)).user == "admin"
+        await desk.again()
+
+
+@at_desk
+async def test_the_own_change_of_the_password_keeps_the_tokens(desk: Desk) -> None:
+    admin = await desk.admin()
+    token = (await desk.do("CreateToken", admin, "cron", "viewer", 0)).token
+    await desk.do("ChangePassword", admin, PASSWORD, PASSWORD + "new", "test")
+    assert (await desk.do("CheckSession", token, True)).user == "admin"
 
 
 @at_desk

@@ -103,8 +103,8 @@ TEXTS = {
     "user-added": "the user {user} can log in with the first password {password}."
     " Note it now: this page does not show it again",
     "password-reset": "the first password of {user} is {password}. Note it now: this page does not show it again",
-    "user-ask-reset": "the present password of {user} ends, and so do the code at log-in and all sessions. The next page shows"
-    " a first password, with which {user} can log in again. Until then, API tokens of {user} do not work",
+    "user-ask-reset": "the present password of {user} ends, and so do the code at log-in, all sessions and all API tokens."
+    " The next page shows a first password, with which {user} can log in again",
     "user-ask-remove": "all sessions and API tokens of {user} end. The audit log keeps the rows of {user}",
     "user-removed": "the user {user} was removed",
     "role-set": "the user {user} has the role {role} now",

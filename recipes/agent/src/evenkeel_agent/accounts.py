@@ -187,7 +187,8 @@ class Accounts:
             self._users[name] = User(name, role, digest, first, bool(must_change), totp, changed_at)
         if not any(user.role == ADMIN for user in self._users.values()):
             admin = User(BUILT_IN, ADMIN, None, passwords.first_password(), True, None, int(self._clock()))
-            self._save_user(admin)
+            with db.write() as cursor:
+                self._upsert(cursor, admin)
             self._users[BUILT_IN] = admin
             self._mark_first_changed()
         for row in db.rows("SELECT digest, user, address, client, created_at, used_at FROM sessions"):
@@ -738,24 +739,26 @@ class Accounts:
                 totp=None,
                 changed_at=int(self._clock()),
             )
-            await self._put(changed, end_sessions=True)
+            await self._put(changed, end_sessions=True, remove_tokens=True)
         return api.FirstPassword(password=first)
 
-    async def _put(self, user: User, *, end_sessions: bool = False) -> None:
-        await self._write(lambda _cursor: self._save_user(user, end_sessions=end_sessions), own=True)
+    async def _put(self, user: User, *, end_sessions: bool = False, remove_tokens: bool = False) -> None:
+        def save(cursor: sqlite3.Cursor) -> None:
+            self._upsert(cursor, user)
+            if end_sessions:
+                cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
+            if remove_tokens:
+                cursor.execute("DELETE FROM tokens WHERE user = ?", (user.name,))
+
+        await self._write(save)
         before = self._first()
         self._users[user.name] = user
         if end_sessions:
             self._sessions = {d: s for d, s in self._sessions.items() if s.user != user.name}
+        if remove_tokens:
+            self._tokens = {d: t for d, t in self._tokens.items() if t.user != user.name}
         self.changed()
         await self._report_first(before)
-
-    def _save_user(self, user: User, *, end_sessions: bool = False) -> None:
-        assert self._db
-        with self._db.write() as cursor:
-            self._upsert(cursor, user)
-            if end_sessions:
-                cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
 
     @staticmethod
     def _upsert(cursor: sqlite3.Cursor, user: User) -> None:
@@ -766,18 +769,12 @@ class Accounts:
             (user.name, user.role, user.hash, user.first, user.must_change, user.totp, user.changed_at),
         )
 
-    async def _write(self, change: Callable[[sqlite3.Cursor], object], *, own: bool = False) -> None:
-        """Run CHANGE in a transaction. With OWN, CHANGE opens its own transaction and gets no cursor.
-
-        If saving fails, it raises Failed, and nothing has changed.
-        """
+    async def _write(self, change: Callable[[sqlite3.Cursor], object]) -> None:
+        """Run CHANGE in a transaction. If saving fails, it raises Failed, and nothing has changed."""
 
         def run() -> None:
             if self._db is None:
                 raise sqlite3.OperationalError("it could not be opened")
-            if own:
-                change(cast("sqlite3.Cursor", None))
-                return
             with self._db.write() as cursor:
                 change(cursor)
 

@@ -256,7 +256,7 @@ def _parser() -> argparse.ArgumentParser:
     for one in (add, role):
         one.add_argument("role", metavar="ROLE", choices=list(ROLES), help=", ".join(ROLES))
     for name, text in (
-        ("reset-password", "give a user a new first password, and end the user's sessions"),
+        ("reset-password", "give a user a new first password, end the sessions, and remove code and tokens"),
         ("remove-user", "remove a user with all sessions and tokens"),
     ):
         commands.add_parser(name, parents=[common], help=text).add_argument("user", metavar="USER")

@@ -227,7 +227,7 @@ METHODS = (
         "ChangePassword",
         ACCOUNT,
         VIEWER,
-        "Sets the password of the user, ends all sessions of the user, and opens a new session.",
+        "Sets the password of the user, ends all sessions of the user, and opens a new session. Tokens stay valid.",
         ChangePassword,
         Login,
         "login",
@@ -352,7 +352,7 @@ METHODS = (
         MANAGE,
         ADMIN,
         "Replaces the password of a user by a first password, ends the sessions of the user, and deletes the user's"
-        " secret for codes.",
+        " tokens and secret for codes.",
         UserName,
         FirstPassword,
         "password",
