@@ -1074,3 +1074,45 @@ async def test_the_bus_gives_the_panel_the_interface_of_sessions_only(board: Har
     answer = await board.python(script, user="daemon")
     assert answer.out.splitlines()[0] == "org.freedesktop.DBus.Error.AccessDenied", answer
     assert "health" in answer.out.splitlines()[1]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
+@on_board
+async def test_polkit_sees_who_acts(board: Harness) -> None:
+    """A rule of the owner can read the details. Without a log-in, user and role are empty."""
+    board.app("player")
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    script = (
+        "import asyncio; from evenkeel_agent.bus import Bus\n"
+        "from evenkeel_api import interface as i\n"
+        "async def call(name, signature, *body):\n"
+        "    bus = await Bus.connect(None)\n"
+        "    await bus.call(i.NAME, i.PATH, i.SESSION, name, signature, body, timeout_s=9)\n"
+        f"asyncio.run(call('SetWeight', 'sssu', {panel.session!r}, '192.0.2.8', 'player', 60))\n"
+        "asyncio.run(call('GetHealth', 'ss', '', '192.0.2.9'))\n"
+    )
+    board.polkit.granted = set(interface.ACTIONS)
+    answer = await board.python(script, user="daemon")
+    assert answer.status == 0, answer
+    assert [(body[1], body[2]) for _, body in board.polkit.calls] == [
+        (
+            METHODS["SetWeight"].action,
+            {
+                "session.user": "admin",
+                "session.role": "admin",
+                "session.address": "192.0.2.8",
+                "session.method": "SetWeight",
+            },
+        ),
+        (
+            METHODS["GetHealth"].action,
+            {
+                "session.user": "",
+                "session.role": "",
+                "session.address": "192.0.2.9",
+                "session.method": "GetHealth",
+            },
+        ),
+    ]
