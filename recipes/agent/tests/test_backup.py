@@ -4,15 +4,17 @@
 import asyncio
 import json
 import stat
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyotp
 import pytest
 from agent_harness import ERROR, Harness, on_board
-from evenkeel_agent import backup, restorer
+from evenkeel_agent import backup, passwords, restorer
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import OFF, Alerts
 from evenkeel_agent.backup import Content, User
@@ -31,7 +33,7 @@ from evenkeel_api.features.backup import MAX_BYTES, CheckBackup, GetBackup, Rest
 from evenkeel_api.features.network import NetworkSettings
 from evenkeel_api.features.system import System
 from evenkeel_api.interface import METHODS
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from packet_helper import PoolHelper
@@ -149,7 +151,11 @@ PLAIN_ETH0 = msgspec.to_builtins(ETH0)
         {"users": [USER | {"role": "root"}]}, {"users": [USER | {"name": "Admin"}]}, {"users": [USER | {"name": "root"}]},
         {"users": [USER | {"role": "viewer"}]}, {"users": [USER, USER]}, {"users": [USER] * 33},
         {"users": [USER | {"hash": None}]}, {"users": [USER | {"hash": "hunter2"}]}, {"users": [USER | {"more": 1}]},
-        {"users": [USER | {"hash": HASH.replace("m=19456", "m=999999")}]}, {"users": [USER | {"totp": "x"}]},
+        {"users": [USER | {"hash": HASH.replace("m=19456", "m=65537")}]},
+        {"users": [USER | {"hash": HASH.replace("m=19456", "m=100000")}]},
+        {"users": [USER | {"hash": HASH.replace("t=2", "t=6")}]}, {"users": [USER | {"hash": HASH.replace("t=2", "t=10")}]},
+        {"users": [USER | {"hash": HASH.replace("p=1", "p=5")}]}, {"users": [USER | {"hash": HASH.replace("p=1", "p=0")}]},
+        {"users": [USER | {"totp": "x"}]}, {"users": [USER | {"totp": "A" * 17}]}, {"users": [USER | {"totp": "A" * 8}]},
         {"directories": {"../x": []}}, {"directories": {"player": "/srv"}}, {"directories": {"player": ["srv"]}},
         {"directories": {"player": [f"/srv/{i}" for i in range(33)]}}, {"network": {"../x": PLAIN_ETH0}},
         {"network": {"lo": PLAIN_ETH0}}, {"network": {"eth0": PLAIN_ETH0 | {"mode": "other"}}}, {"network": []},
@@ -158,6 +164,32 @@ PLAIN_ETH0 = msgspec.to_builtins(ETH0)
 )  # fmt: skip
 def test_a_value_that_is_not_valid_is_refused_although_the_checksum_is_right(values: dict[str, Any]) -> None:
     assert refused(changed(backup.dump(FULL, 5), **values)) == "backup-invalid"
+
+
+@pytest.mark.parametrize("made_at", [-1, backup.YEAR_9999 + 1, 10**17, 10**30, 1.5, "1"])
+def test_a_time_that_cannot_be_shown_is_refused(made_at: Any) -> None:
+    found = json.loads(backup.dump(FULL, 5)) | {"made_at": made_at}
+    assert refused(json.dumps(found | {"checksum": backup._checksum(found)})) == "backup-invalid"
+    assert time.gmtime(backup.YEAR_9999).tm_year == 9999
+    assert backup.load(backup.dump(FULL, backup.YEAR_9999)).made_at == backup.YEAR_9999
+
+
+@given(st.integers(1, 65536), st.integers(1, 5), st.integers(1, 4))
+@example(65536, 5, 4)
+@example(passwords.COST["memory_cost"], passwords.COST["time_cost"], passwords.COST["parallelism"])
+def test_a_hash_of_common_cost_is_accepted(kib: int, passes: int, lanes: int) -> None:
+    digest = HASH.replace("m=19456,t=2,p=1", f"m={kib},t={passes},p={lanes}")
+    file = changed(backup.dump(FULL, 5), users=[USER | {"hash": digest}])
+    assert backup.load(file).content.users[0].hash == digest
+
+
+@given(st.from_regex(backup.TOTP))
+def test_a_secret_that_is_accepted_gives_codes(secret: str) -> None:
+    """Otherwise, its user could not log in."""
+    file = changed(backup.dump(FULL, 5), users=[USER | {"totp": secret}])
+    assert backup.load(file).content.users[0].totp == secret
+    if secret:
+        assert len(pyotp.TOTP(secret).at(0)) == 6
 
 
 def test_the_differences_have_a_sentence_each() -> None:

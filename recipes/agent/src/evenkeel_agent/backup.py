@@ -32,10 +32,14 @@ VERSION = 3
 WITH_WEAR_LIMIT = 3  # the first version that has a wear limit of its own
 NO_ZONE = rf"{ZONE}|^$(?!\n)"  # or empty
 App = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,31}$(?!\n)")]
-# The parameters of a hash have limits: checking a password must not take all memory.
+# A hash may have up to 65536 KiB, 5 passes and 4 lanes, which includes the recommendations of RFC 9106 and OWASP. The agent
+# computes it at each log-in: it must not take all memory, nor longer than a call may take.
+_KIB = "[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-6]"
 HASH = (
-    r"^\$argon2id\$v=19\$m=[1-9][0-9]{0,4},t=[1-9],p=[1-4]\$[A-Za-z0-9+/]{11,86}\$[A-Za-z0-9+/]{22,86}$(?!\n)"
+    rf"^\$argon2id\$v=19\$m=({_KIB}),t=[1-5],p=[1-4]\$[A-Za-z0-9+/]{{11,86}}\$[A-Za-z0-9+/]{{22,86}}$(?!\n)"
 )
+TOTP = r"^(([A-Z2-7]{8}){2,8})?$(?!\n)"  # only whole groups of 8 characters are sure to be base32
+YEAR_9999 = 253_402_300_799  # its end: Python cannot show a later time
 
 
 class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +49,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Role
     hash: Annotated[str, Meta(pattern=HASH)]
     must_change: bool
-    totp: Annotated[str, Meta(pattern=r"^([A-Z2-7]{16,64})?$(?!\n)")]
+    totp: Annotated[str, Meta(pattern=TOTP)]
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,7 +84,7 @@ class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class File(msgspec.Struct, frozen=True):
     format: str
     version: int
-    made_at: int
+    made_at: Annotated[int, Meta(ge=0, le=YEAR_9999)]
     content: Content
 
 
