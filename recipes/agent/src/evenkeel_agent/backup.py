@@ -53,7 +53,7 @@ class User(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """All settings.
+    """The settings that a backup has.
 
     - ZONE: "" if it was not known.
     - USERS: empty if no user had a password.

@@ -136,7 +136,7 @@ def _parser() -> argparse.ArgumentParser:
         parents=[common],
         help="restart the board without its settings, users, histories and data of apps",
         description="Restarts the board, and makes its data partition empty: all settings, users, certificates, histories and"
-        " data of apps are lost. A backup keeps the settings ('ekctl backup').",
+        " data of apps are lost. A backup keeps most settings (see 'ekctl backup --help').",
     )
     reset.add_argument("--recordings", action="store_true", help="erase the recordings as well")
     reset.add_argument("--yes", action="store_true", help="really do it")
@@ -185,9 +185,9 @@ def _parser() -> argparse.ArgumentParser:
     save = commands.add_parser(
         "backup",
         parents=[common],
-        help="save all settings of the board as one file, which is secret",
-        description="Saves all settings of the board. The file has the"
-        " password hashes of the users and the password of the mail server: keep it secret.",
+        help="save the settings of the board as one file, which is secret",
+        description="Saves the settings of the board, without API tokens, the certificate and /etc, such as the recorder's"
+        " channels. The file has the password hashes of the users and the password of the mail server: keep it secret.",
     )
     save.add_argument("file", metavar="FILE", help="name of the new file, for example backup.json")
     restore = commands.add_parser(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backup and restore of all settings of the board, as one JSON file."""
+"""Backup and restore of the settings of the board, as one JSON file."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ from ..schema import Struct
 from .accounts import Password, Time
 
 BACKUP = "org.evenkeel.agent.backup"
-ACTIONS = {BACKUP: "Save and restore all settings of the board"}
+ACTIONS = {BACKUP: "Save and restore the settings of the board"}
 
 MAX_BYTES = 256 * 1024
 Backup = Annotated[str, Meta(max_length=MAX_BYTES, description="the file, JSON text")]
@@ -61,7 +61,7 @@ METHODS = (
         "GetBackup",
         BACKUP,
         ADMIN,
-        "Returns all settings of the board as one file, with the password hashes of the users. The session of a user of the"
+        "Returns the settings of the board as one file, with the password hashes of the users. The session of a user of the"
         " panel also needs the password.",
         GetBackup,
         Annotated[str, Meta(description="the file, JSON text")],
