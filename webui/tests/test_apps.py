@@ -691,11 +691,31 @@ def test_undo_never_replaces_a_later_value(admin: Browser, agent: FakeAgent, pan
     assert undo_buttons(admin.get("/apps").text) == []
     answer = admin.post("/apps/player/weight", "/apps", htmx=True, weight="50", undo="50")
     assert answer.status_code == 409
-    assert "The weight was changed again and is 60 now. Nothing was undone." in answer.text
+    assert "The weight was changed again and is 60 now, so nothing was undone" in answer.text
     assert agent.apps[0].weight == 60
     answer = admin.post("/apps/player/fixed-share", "/apps", htmx=False, fixed_share="", undo="5")
     assert answer.status_code == 409
-    assert "The fixed share was changed again and is off now." in answer.text
+    assert "The fixed share was changed again and is off now" in answer.text
+
+
+@pytest.mark.parametrize("htmx", [True, False])
+def test_undo_never_replaces_a_value_that_the_panel_has_not_seen_yet(
+    admin: Browser, agent: FakeAgent, htmx: bool
+) -> None:
+    """The view of the board may be 0.9 s old. So the agent compares, too."""
+    admin.set_weight("player", "50")
+    agent.apps[0] = replace(agent.apps[0], weight=777)  # by a program
+    answer = admin.post("/apps/player/weight", "/apps", htmx=htmx, weight="", undo="50")
+    assert answer.status_code == 409
+    assert "The weight was changed again and is 777 now, so nothing was undone" in answer.text
+    assert "still" not in answer.text
+    assert 'value="777"' in admin.get("/apps").text, "the page shows the present value at once"
+    admin.set_fixed_share("player", "20")
+    agent.apps[0] = replace(agent.apps[0], fixed_share=31)
+    answer = admin.post("/apps/player/fixed-share", "/apps", htmx=htmx, fixed_share="", undo="20")
+    assert answer.status_code == 409
+    assert "The fixed share was changed again and is 31 % now, so nothing was undone" in answer.text
+    assert (agent.apps[0].weight, agent.apps[0].fixed_share) == (777, 31)
 
 
 @pytest.mark.parametrize("htmx", [True, False])

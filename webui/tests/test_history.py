@@ -247,9 +247,12 @@ def test_changes_are_those_of_the_board() -> None:
         entry(4, "SetWeight", "name player, weight 9", "Failed"), entry(5, "SetWeight", "name loader, weight 7"),
         entry(6, "SetWeight", "name player, weight 200"), entry(7, "InstallBundle", "source https://x/a, b, allow_older False"),
         entry(8, "NoSuchMethod", "x"), entry(9, "Restart", ""), entry(10, "SetWeight", "rubbish"),
+        entry(11, "UndoWeight", "name player, weight 100, present 200"), entry(12, "SetWeight", "name player, weight 7"),
     ]  # fmt: skip
     found = changes.changes(rows[::-1], 2, 100)
+    assert {row.action for row in found if row.app} == {"SetWeight"}
     assert [(row.id, row.app, row.old, row.new) for row in found] == [
+        (12, "player", "100", "7"), (11, "player", "200", "100"),
         (10, "", None, None), (9, "", None, None), (7, "", None, "https://x/a, b"),
         (6, "player", "100", "200"), (5, "loader", None, "7"),
     ]  # fmt: skip
@@ -261,6 +264,7 @@ def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
         "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
         "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup", "StartValidation", "CancelValidation",
         "AddPriorityDirectory", "RemovePriorityDirectory", "FactoryReset", "ApplyPreseed", "SetWearLimit",
+        "UndoWeight", "UndoFixedShare",
     }  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from evenkeel_api import interface
 from evenkeel_api.features import apps
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.board import Status
+from test_accounts import PanelClient
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
 
@@ -185,6 +186,30 @@ async def test_a_weight_is_saved_and_in_force(board: Harness) -> None:
         assert {name: app["weight"] for name, app in (await board.apps()).items()} == saved
         assert units[player].weight == 400, "applied again before the agent answers calls"
     assert await board.problems() == []
+
+
+@on_board
+async def test_an_undo_does_not_replace_a_later_value(board: Harness) -> None:
+    """The panel names the value that it undoes. Another change is on its way, or has just been made."""
+    board.app("player")
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    for name, field, (first, second, other), shown in (
+        ("Weight", "weight", (100, 200, 777), "777"), ("FixedShare", "fixed_share", (0, 20, 30), "30 %")
+    ):  # fmt: skip
+        await panel.call(f"Set{name}", "player", second)
+        assert (await panel.call(f"Undo{name}", "player", first, second))[field] == first
+        await panel.call(f"Set{name}", "player", second)
+        _, late = await asyncio.gather(
+            board.call(f"Set{name}", "player", other), panel.refused(f"Undo{name}", "player", first, second)
+        )
+        assert late.name == ERROR + "Conflict"
+        assert f"was changed again and is {shown} now, so nothing was undone" in late.text
+        assert (await board.apps())["player"][field] == other
+        assert (await board.refused(f"Undo{name}", "player", first, other)).name.endswith("UnknownMethod")
+    row = (await panel.call("ListAudit", 0, 9))[1]
+    assert (row["action"], row["outcome"]) == ("UndoFixedShare", "Conflict")
 
 
 @on_board

@@ -578,6 +578,16 @@ class FakeAgent:
         self._put(changed)
         return changed
 
+    def undo_weight(self, name: str, weight: int, present: int) -> App:
+        if (now := self._change(name).weight) != present:
+            raise errors.Conflict("weight-undo-too-late", value=now)
+        return self.set_weight(name, weight)
+
+    def undo_fixed_share(self, name: str, percent: int, present: int) -> App:
+        if (now := self._change(name).fixed_share) != present:
+            raise errors.Conflict("fixed-share-undo-too-late", value=f"{now} %" if now else "off")
+        return self.set_fixed_share(name, percent)
+
     def set_fixed_share(self, name: str, percent: int) -> App:
         self._answer(f"SetFixedShare {name} {percent}")
         app = self._change(name)

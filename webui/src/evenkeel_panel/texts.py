@@ -78,10 +78,6 @@ TEXTS = {
     "fixed-share-unknown": "the fixed share was {value} and may have changed. Look again in a moment",
     "weight-still": "the weight is still {value}",
     "fixed-share-still": "the fixed share is still {value}",
-    "weight-undo-too-late": "the weight was changed again and is {value} now. Nothing was undone. Enter the weight that you"
-    " want",
-    "fixed-share-undo-too-late": "the fixed share was changed again and is {value} now. Nothing was undone. Enter the fixed"
-    " share that you want",
     "running-undo-too-late": "{title} was started or stopped again since. Nothing was undone. Use Start or Stop",
     "add-app-undo-too-late": "{title} was changed since it was added. Nothing was undone. Remove it here if you want",
     "remove-app-undo-too-late": "the removal of {app} cannot be undone any more: it is a day old, or its name or unit is in use"

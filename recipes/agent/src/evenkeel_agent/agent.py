@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
 from evenkeel_api import errors
-from evenkeel_api.features.apps import AddApp, AppName, SetFixedShare, SetWeight
+from evenkeel_api.features.apps import AddApp, AppName, SetFixedShare, SetWeight, UndoFixedShare, UndoWeight
 from evenkeel_api.features.apps import App as AppState
 from evenkeel_api.features.board import Health, Snapshot, Status
 from evenkeel_api.messages import Message
@@ -174,7 +174,13 @@ class Agent:
         return await self._snapshot()
 
     async def set_weight(self, request: SetWeight, _caller: Caller) -> AppState:
-        """Save the weight, then apply it. On an AgentError nothing has changed."""
+        return await self._set_weight(request, None)
+
+    async def undo_weight(self, request: UndoWeight, _caller: Caller) -> AppState:
+        return await self._set_weight(request, request.present)
+
+    async def _set_weight(self, request: SetWeight, present: int | None) -> AppState:
+        """Save the weight, then apply it. On an AgentError nothing has changed: also if the weight is not PRESENT."""
         name, value = request.name, request.weight
         async with self._order("weight", name):
             app = await self._controlled_app(name)
@@ -182,6 +188,8 @@ class Agent:
                 raise errors.InvalidWeight("for-app", reason=bad, app=name)
             async with self._changing:
                 before = self._weight(app)
+                if present not in (None, before):
+                    raise errors.Conflict("weight-undo-too-late", value=before)
                 try:
                     await asyncio.to_thread(self._weights.save, name, value)
                 except StoreError as error:
@@ -194,7 +202,13 @@ class Agent:
         return await self._state(name)
 
     async def set_fixed_share(self, request: SetFixedShare, _caller: Caller) -> AppState:
-        """Save the fixed share, then apply it. On an AgentError nothing has changed."""
+        return await self._set_fixed_share(request, None)
+
+    async def undo_fixed_share(self, request: UndoFixedShare, _caller: Caller) -> AppState:
+        return await self._set_fixed_share(request, request.present)
+
+    async def _set_fixed_share(self, request: SetFixedShare, present: int | None) -> AppState:
+        """Save the fixed share, then apply it. On an AgentError nothing has changed: also if the share is not PRESENT."""
         name, percent = request.name, request.percent
         fixed_shares = self._fixed_shares
         async with self._order("fixed share", name):
@@ -202,6 +216,10 @@ class Agent:
             if bad := fixed_share.problem(percent):
                 raise errors.InvalidFixedShare("for-app", reason=bad, app=name)
             async with fixed_shares.changing:
+                before = fixed_shares.get(name)
+                stays = f"{before} %" if before else "off"
+                if present not in (None, before):
+                    raise errors.Conflict("fixed-share-undo-too-late", value=stays)
                 others = {other: fixed_shares.get(other) for other in self._registry.apps if other != name}
                 if percent and percent + sum(others.values()) > fixed_share.MAX:
                     taken = [f"{other} {theirs} %" for other, theirs in others.items() if theirs]
@@ -209,11 +227,9 @@ class Agent:
                     raise errors.InvalidFixedShare(
                         "fixed-share-too-much", percent=percent, app=name, left=left, taken=taken
                     )
-                before = fixed_shares.get(name)
                 try:
                     await asyncio.to_thread(fixed_shares.save, name, percent)
                 except StoreError as error:
-                    stays = f"{before} %" if before else "off"
                     raise errors.Failed(
                         "stays", what="fixed share", app=name, value=stays, reason=error.message
                     ) from error

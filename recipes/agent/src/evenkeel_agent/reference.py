@@ -95,8 +95,8 @@ If the socket ends without `E`, the file is truncated.
 EFFECT = """\
 ## When a value takes effect
 
-`SetWeight` and `SetFixedShare` first save the value in `/var/lib/evenkeel-agent`, then apply it.
-They succeed once the value is saved.
+`SetWeight`, `SetFixedShare`, `UndoWeight` and `UndoFixedShare` first save the value in `/var/lib/evenkeel-agent`,
+then apply it. They succeed once the value is saved.
 In the answer, `applied`, `fixed_share_applied` and `fixed_share_problem` say whether the value is in force.
 
 Weight:
@@ -183,7 +183,7 @@ def page() -> str:
         f"## Status of the board\n\nThe answer of `GetStatus`.\n\n{_fields(Status)}",
         f"### Flash device\n\nAn entry of `devices`.\n\n{_fields(Device)}",
         f"### Message\n\nAn entry of `problems`, and a reason elsewhere.\n\n{_fields(Note)}",
-        "## State of an app\n\nAn entry of `ListApps`, and the answer of `SetWeight` and `SetFixedShare`."
+        "## State of an app\n\nAn entry of `ListApps`, and the answer of the methods that set or undo a value."
         f" The window is the last 3 s, in the first answer after a pause up to 8 s.\n\n{_fields(App)}",
         f"## Snapshot\n\nThe answer of `GetSnapshot`.\n\n{_fields(Snapshot)}",
         f"## Health of the board\n\nThe answer of `GetHealth`.\n\n{_fields(Health)}",
@@ -226,8 +226,8 @@ def page() -> str:
         f"## Roles\n\nEach role includes the roles above it in the table.\n\n{roles}",
         *(f"## {title}\n\n{_fields(struct)}" for title, struct in ACCOUNTS.items()),
         f"## Errors\n\nThe names begin with `{NAME}.Error.`. The body of an error is `sa{{sv}}`: one sentence that says what"
-        " failed and why, then `code` and `parameters` of this [message](#message). After an error of `SetWeight` or"
-        f" `SetFixedShare`, nothing has changed.\n\n{found}",
+        " failed and why, then `code` and `parameters` of this [message](#message). After an error of a"
+        f" method that sets or undoes a weight or fixed share, nothing has changed.\n\n{found}",
         f"### Standard errors\n\nThe names begin with `org.freedesktop.DBus.Error.`.\n\n{standard}",
     ]
     return "\n".join(sections)

@@ -26,7 +26,8 @@ class Method:
     - ERRORS: the errors of this interface that the method may return, without the standard D-Bus errors.
     - CHANGES: whether the audit log gets a row for each call.
     - SECRET: names of the arguments that no log may contain.
-    - PANEL: whether only the panel may call it, because it is about the account of a panel user.
+    - PANEL: whether only the panel may call it, because it is about the account of a panel user, or undoes a change that the
+      panel remembers.
     - NO_TOKEN: whether a program with an API token must not call it, because its answer or its argument is secret.
     - LOCAL: whether the panel must not call it.
     - FIRST: whether a user may call it who must first change the password.

@@ -13,6 +13,10 @@ TEXTS = {
     "for-app": "{reason} (app {app})",
     "stays": "the {what} of {app} stays {value}: {reason}",
     "unknown-app": "there is no app {app!r:.80} in apps.d",
+    "weight-undo-too-late": "the weight was changed again and is {value} now, so nothing was undone; enter the weight that you"
+    " want",
+    "fixed-share-undo-too-late": "the fixed share was changed again and is {value} now, so nothing was undone; enter the fixed"
+    " share that you want",
     "app-removed": "app {app} has just been removed from apps.d",
     "app-not-added": "app {app} was not added: {reason}",
     "app-not-removed": "app {app} was not removed: {reason}",

@@ -8,7 +8,7 @@ They are in settings.db: the agent keeps only the present values. Three kinds:
 - an app that was removed: what it was, with all its settings
 
 Invariant: a change can be undone only while what it has set is still present, so an undo never replaces what somebody else
-has set since.
+has set since. The panel may see the board of a second ago. So the agent compares weights and fixed shares as well.
 """
 
 from __future__ import annotations

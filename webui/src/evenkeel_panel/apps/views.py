@@ -147,20 +147,22 @@ def measured(name: str) -> str:
 def weight(name: str) -> BaseResponse:
     app = _known(name)
     typed = request.form.get("weight", "")
+    values: tuple[int, ...]
     if "undo" in request.form:
         change = _undone(app, "weight")
         if change is None:
             return _refused(app, 409, texts.text("weight-undo-too-late", value=app.weight), typed)
         typed = str(change.before)
+        method, values = "UndoWeight", (change.before, change.after)
+    else:
+        try:
+            method, values = "SetWeight", (model.parse_weight(typed),)
+        except model.BadNumber as error:
+            return _refused(app, 422, str(error), typed)
     try:
-        wanted = model.parse_weight(typed)
-    except model.BadNumber as error:
-        return _refused(app, 422, str(error), typed)
-    try:
-        changed = call("SetWeight", name, wanted)
+        changed = call(method, name, *values)
     except AgentError as error:
-        text = f"{error} {_unchanged('weight', str(app.weight), error)}"
-        return _refused(app, error.http, text, typed)
+        return _refused(app, error.http, _failed("weight", str(app.weight), error), typed)
     panel().board.changed(changed)
     undo.remember(panel().db, name, "weight", app.weight, changed.weight, int(time.time()))
     return _done(name, _saved(texts.phrase("weight-is", value=changed.weight), changed, changed.applied))
@@ -171,27 +173,31 @@ def fixed_share(name: str) -> BaseResponse:
     """The form has the field `fixed_share`: a percentage or "off". The button Off adds the field `off`, which prevails."""
     app = _known(name)
     typed = request.form.get("fixed_share", "")
+    values: tuple[int, ...]
     if "undo" in request.form:
         change = _undone(app, "fixed_share")
         if change is None:
             text = texts.text("fixed-share-undo-too-late", value=_percent(app))
             return _refused(app, 409, text, typed, "fixed_share")
         typed = str(change.before) if change.before else "off"
+        method, values = "UndoFixedShare", (change.before, change.after)
+    else:
+        try:
+            wanted = 0 if "off" in request.form else model.parse_fixed_share(typed)
+            method, values = "SetFixedShare", (wanted,)
+        except model.BadNumber as error:
+            return _refused(app, 422, str(error), typed, "fixed_share")
     try:
-        wanted = 0 if "off" in request.form else model.parse_fixed_share(typed)
-    except model.BadNumber as error:
-        return _refused(app, 422, str(error), typed, "fixed_share")
-    try:
-        changed = call("SetFixedShare", name, wanted)
+        changed = call(method, name, *values)
     except AgentError as error:
-        text = f"{error} {_unchanged('fixed-share', _percent(app), error)}"
-        return _refused(app, error.http, text, typed, "fixed_share")
+        return _refused(app, error.http, _failed("fixed-share", _percent(app), error), typed, "fixed_share")
     panel().board.changed(changed)
     undo.remember(panel().db, name, "fixed_share", app.fixed_share, changed.fixed_share, int(time.time()))
-    if not wanted and changed.fixed_share_applied:
+    share = changed.fixed_share
+    if not share and changed.fixed_share_applied:
         return _done(name, texts.text("fixed-share-ended"))
     text = _saved(
-        texts.phrase("fixed-share-is", value=wanted) if wanted else texts.phrase("fixed-share-off"),
+        texts.phrase("fixed-share-is", value=share) if share else texts.phrase("fixed-share-off"),
         changed,
         changed.fixed_share_applied,
         changed.fixed_share_problem,
@@ -219,9 +225,13 @@ def _saved(what: str, app: App, applied: bool, problem: list[Note] | None = None
     return texts.text("saved-at-start", what=what, title=app.title)
 
 
-def _unchanged(what: str, now: str, error: AgentError) -> str:
-    unknown = isinstance(error, AgentUnreachable) and error.sent
-    return texts.text(f"{what}-{'unknown' if unknown else 'still'}", value=now)
+def _failed(what: str, now: str, error: AgentError) -> str:
+    """Why WHAT was not changed, and its value. It was NOW when the panel last saw it."""
+    if error.note.code == f"{what}-undo-too-late":
+        panel().board.expire()
+        return str(error)
+    state = "unknown" if isinstance(error, AgentUnreachable) and error.sent else "still"
+    return f"{error} {texts.text(f'{what}-{state}', value=now)}"
 
 
 @blueprint.post("/apps/<name>/start")

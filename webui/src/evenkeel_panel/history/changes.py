@@ -46,6 +46,8 @@ NAMES = {
     "SetTimeServers": ("Time servers", "servers"),
     "SetWearLimit": ("Wear limit", "percent"),
 }
+# method → the method whose value it sets back
+UNDOES = {"UndoWeight": WEIGHT, "UndoFixedShare": "SetFixedShare"}
 # methods with a row in the audit log that change nothing
 HARMLESS = frozenset({"GetBackup", "OpenRecording", "OpenSupportBundle", "SendTestAlert"})
 EFFECT_S = 600  # the time before and after a change that are compared
@@ -58,7 +60,7 @@ class Change(Struct, frozen=True):
     at: int
     user: str
     via: str  # panel, token, or bus for ekctl
-    action: str  # name of the agent's method
+    action: str  # name of the agent's method; of an undo: of the method whose value it sets back
     app: str  # name of the app; empty if the change is not about an app
     old: str | None  # the value before; None: not known, or the change has no value
     new: str | None
@@ -110,15 +112,15 @@ def changes(log: Iterable[Entry], start: int, end: int) -> list[Change]:
         if entry.outcome or not is_change(entry.action):
             continue
         given = _arguments(entry)
-        app = given.get("name", "")
-        new = given.get(NAMES.get(entry.action, ("", ""))[1])
-        old = values.get((entry.action, app))
+        app, action = given.get("name", ""), UNDOES.get(entry.action, entry.action)
+        new = given.get(NAMES.get(action, ("", ""))[1])
+        old = values.get((action, app))
         if new is not None:
-            values[entry.action, app] = new
+            values[action, app] = new
         if start <= entry.at < end:
             found.append(
                 Change(
-                    entry.id, entry.at, entry.user, entry.via, entry.action, app,
+                    entry.id, entry.at, entry.user, entry.via, action, app,
                     old if new is not None else None, new, entry.detail,
                 )
             )  # fmt: skip

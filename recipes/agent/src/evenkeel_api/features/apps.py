@@ -143,6 +143,18 @@ class SetFixedShare(AppName, frozen=True):
     ]
 
 
+class UndoWeight(SetWeight, frozen=True):
+    present: Annotated[
+        Weight, Meta(description="the weight that is undone; if another one is set, nothing changes")
+    ]
+
+
+class UndoFixedShare(SetFixedShare, frozen=True):
+    present: Annotated[
+        FixedShare, Meta(description="the fixed share that is undone; if another one is set, nothing changes")
+    ]
+
+
 class AddApp(AppName, frozen=True):
     title: Annotated[str, Meta(description="name that the panel shows, 1 to 40 characters")]
     description: Annotated[str, Meta(description="one line of explanation; may be empty")]
@@ -185,6 +197,30 @@ METHODS = (
         "app",
         (UnknownApp, InvalidFixedShare, UnitOutsideSlice, *ANY),
         changes=True,
+    ),
+    Method(
+        "UndoWeight",
+        SET_WEIGHT,
+        OPERATOR,
+        "Like `SetWeight`, if the saved weight still is `present`: an undo does not replace what somebody else has set.",
+        UndoWeight,
+        App,
+        "app",
+        (UnknownApp, InvalidWeight, UnitOutsideSlice, Conflict, *ANY),
+        changes=True,
+        panel=True,
+    ),
+    Method(
+        "UndoFixedShare",
+        SET_FIXED_SHARE,
+        OPERATOR,
+        "Like `SetFixedShare`, if the saved fixed share still is `present`.",
+        UndoFixedShare,
+        App,
+        "app",
+        (UnknownApp, InvalidFixedShare, UnitOutsideSlice, Conflict, *ANY),
+        changes=True,
+        panel=True,
     ),
     Method(
         "StartApp",
