@@ -6,18 +6,12 @@ DESCRIPTION = "\
 "
 SECTION = "admin"
 
-inherit evenkeel_component evenkeel_layers evenkeel_python pkgconfig systemd useradd features_check
+inherit evenkeel_component evenkeel_layers evenkeel_python systemd useradd features_check
 
 EVENKEEL_LAYERS = "openembedded-layer meta-python"
 REQUIRED_DISTRO_FEATURES = "systemd polkit"
 EVENKEEL_COMPONENT = "recipes/history"
 EXTRA_OEMESON += "-Dwerror=false"
-
-# isa-l exists only for these architectures. Without it, Python decompresses rows, which takes 1.5 times as long.
-PACKAGECONFIG ??= ""
-PACKAGECONFIG:x86-64 ??= "isa-l"
-PACKAGECONFIG:aarch64 ??= "isa-l"
-PACKAGECONFIG[isa-l] = "-Disal=enabled,-Disal=disabled,isa-l"
 
 SYSTEMD_SERVICE:${PN} = "evenkeel-history.service"
 
@@ -40,6 +34,7 @@ FILES:${PN} += "\
 # evenkeel-agent has the Python package evenkeel_common and the list of apps
 RDEPENDS:${PN} = "\
     evenkeel-agent \
+    libzstd \
     python3-compression \
     python3-core \
     python3-ctypes \

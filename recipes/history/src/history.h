@@ -36,12 +36,6 @@ int64_t ek_history_grow(const char *old, size_t old_length, const char *text, si
 			uint64_t *values, size_t room);
 
 /*
- * Decompress DATA, which is in zlib's format. Returns the length of the text; or -1 if DATA is damaged or cut off, or if
- * the text is longer than ROOM. A library that was built without ISA-L lacks this function.
- */
-int64_t ek_history_unzip(const void *data, size_t size, void *to, size_t room);
-
-/*
  * Functions for a stored period: the msgpack form of Period in evenkeel_history/period.py. PERIOD may have any bytes.
  */
 

@@ -15,10 +15,10 @@ import pytest
 from evenkeel_common import iostat
 from evenkeel_common.iostat import BUCKETS
 from evenkeel_history import lanes, testing
-from evenkeel_history.library import Room
 from evenkeel_history.merged import Mix, Spot
 from evenkeel_history.period import BLAME_BITS, COUNT_BITS, Period, Sum, long, pack, short, unzip
 from evenkeel_history.rows import Added, add_up
+from evenkeel_history.zstd import MAGIC, Decompressor, compress
 from history_library import compile_c
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -141,7 +141,7 @@ def test_a_percentile_is_the_nearest_rank(slow: int) -> None:
 
 
 def as_row(fields: object) -> bytes:
-    return zlib.compress(msgspec.msgpack.encode(fields))
+    return compress(msgspec.msgpack.encode(fields))
 
 
 FLOW = [0, 0, 1, 10, 1, 0, 0, 0, 5, 40, 1]
@@ -179,8 +179,8 @@ def test_a_damaged_row_is_left_out_as_a_whole(wrong: str) -> None:
 
 
 def test_rows_that_are_no_rows() -> None:
-    cut = zlib.compress(zlib.decompress(GOOD)[:-1])
-    more = zlib.compress(zlib.decompress(GOOD) + b"\x00")
+    cut = compress(unzip(GOOD)[:-1])
+    more = compress(unzip(GOOD) + b"\x00")
     found = add_up([(n, data) for n, data in enumerate((b"", b"\x00", GOOD[:-1], cut, more, as_row(None)))])
     assert sorted(found.damaged) == list(range(6))
     assert found.total.sum() == Sum()
@@ -243,32 +243,34 @@ def test_damaged_periods_are_read_within_their_memory(tmp_path: Path) -> None:
     print(f"{accepted} periods are accepted")
 
 
-def unzipped(data: bytes) -> bytes | None:
-    """What Python's zlib makes of DATA; None if DATA is damaged."""
-    try:
-        return unzip(data)
-    except ValueError:
-        return None
-
-
-def test_rows_are_decompressed_as_by_zlib() -> None:
-    chance, room = random.Random(11), Room(1 << 16)
-    rows = [pack(testing.busy(seed, 60_000), level) for seed in range(4) for level in (1, 6, 9)]
-    for row in [*rows, zlib.compress(b""), b"", b"x"]:
-        assert room.unzip(row) == unzipped(row)
-    for _ in range(5000):
-        damaged = bytearray(chance.choice(rows))
-        for _ in range(chance.randrange(3)):
+def test_a_damaged_row_is_noticed() -> None:
+    chance = random.Random(11)
+    rows = [pack(testing.busy(seed, 60_000)) for seed in range(4)]
+    texts = [unzip(row) for row in rows]
+    with Decompressor(1 << 16) as room:
+        assert [room.decompress(row) for row in rows] == texts
+        for bad in (b"x", MAGIC, rows[0] + b"x", rows[0] + rows[1][:-1]):
+            assert room.decompress(bad) is None
+        for _ in range(5000):
+            row = chance.choice(rows)
+            damaged = bytearray(row)
             damaged[chance.randrange(len(damaged))] ^= 1 << chance.randrange(8)
-        cut = bytes(damaged[: chance.choice((len(damaged), chance.randrange(len(damaged))))])
-        assert room.unzip(cut) == unzipped(cut)
+            assert room.decompress(bytes(damaged)) in (None, unzip(row))
+            assert room.decompress(row[: chance.randrange(1, len(row))]) is None
+
+
+def test_a_row_of_an_older_version_is_read() -> None:
+    old = zlib.compress(unzip(GOOD))
+    assert unzip(old) == unzip(GOOD)
+    assert add_up([(0, old)]).total.sum() == add_up([(0, GOOD)]).total.sum()
 
 
 def test_a_row_that_is_longer_than_the_room_is_read() -> None:
     data = pack(testing.busy(1, 60_000))
     length = len(unzip(data))
-    assert Room(length - 1).unzip(data) is None
-    assert Room(length).unzip(data) == unzip(data)
+    for lack in (True, False):
+        with Decompressor(length - lack) as room:
+            assert room.decompress(data) == (None if lack else unzip(data))
     apps = [f"app-{number}-{'x' * 60}" for number in range(200)]
     many = pack(testing.busy(1, 60_000, apps))
     assert len(unzip(many)) > 1 << 16

@@ -33,21 +33,6 @@ class Shown(ctypes.Structure):
     ]
 
 
-class Room:
-    """Room for a text of up to SIZE bytes. Not thread-safe."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._bytes = ctypes.create_string_buffer(size)
-
-    def unzip(self, data: bytes) -> bytes | None:
-        """The text that DATA is, compressed with zlib. None: DATA is damaged, or there is too little room or no ISA-L."""
-        if not hasattr(library(), "ek_history_unzip"):
-            return None
-        length = library().ek_history_unzip(data, len(data), self._bytes, self._size)
-        return None if length < 0 else ctypes.string_at(self._bytes, length)
-
-
 @functools.cache
 def library() -> ctypes.CDLL:
     """The loaded library. Raises OSError. Tests set EK_HISTORY_LIBRARY."""
@@ -57,9 +42,6 @@ def library() -> ctypes.CDLL:
     found.ek_history_grow.argtypes = (*text, *text, ctypes.c_uint, pointer, ctypes.c_size_t)
     found.ek_history_head.argtypes = (*text, pointer)
     found.ek_history_add.argtypes = (*text, pointer, pointer, pointer)
-    if hasattr(found, "ek_history_unzip"):  # a board without ISA-L does not have it
-        found.ek_history_unzip.restype = ctypes.c_int64
-        found.ek_history_unzip.argtypes = (*text, pointer, ctypes.c_size_t)
     found.ek_history_spot.restype = None
     found.ek_history_spot.argtypes = (pointer, ctypes.c_size_t, ctypes.c_uint, pointer)
     return found

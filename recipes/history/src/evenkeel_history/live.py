@@ -68,7 +68,7 @@ class Live:
 
     def add(self, at: int, step: Sum) -> None:
         """Add STEP, the I/O of the second that ended at AT (seconds since 1970)."""
-        data = pack(step.period(), 1)
+        data = pack(step.period())
         with self._lock:
             if self._current_start is not None and slot(at, MINUTE) != self._current_start:
                 self._close()
@@ -136,7 +136,7 @@ class Live:
             current, start = self._current, self._current_start
             # Packing the minute that is running takes most of the time of an answer.
             if start is not None and current.ms and (request.before is None or start < request.before):
-                minutes.append((start, pack(current.period(), 1)))
+                minutes.append((start, pack(current.period())))
             wanted = request.seconds
             seconds = [row for row in self._seconds if wanted and wanted[0] <= row[0] < wanted[1]]
         return Answer(minutes, seconds)

@@ -15,6 +15,7 @@ from itertools import repeat
 import msgspec
 from evenkeel_common.iostat import Histogram, bucket_upper, percentile
 
+from . import zstd
 from .attribution import Blame, pairs
 
 SYSTEM = ""  # the name that stands for everything on the board that is not an app
@@ -171,12 +172,26 @@ class Sum:
         )
 
 
-def pack(period: Period, level: int = 6) -> bytes:
-    return zlib.compress(_encoder.encode(period), level)
+def pack(period: Period) -> bytes:
+    return zstd.compress(_encoder.encode(period))
 
 
 def unzip(data: bytes) -> bytes:
-    """What pack() has compressed: a Period as msgpack. Raises ValueError if DATA is damaged: zlib has a checksum."""
+    """What pack() has compressed: a Period as msgpack. Raises ValueError if DATA is damaged: it has a checksum."""
+    if not data.startswith(zstd.MAGIC):
+        return _unzip_old(data)
+    length = zstd.length(data)
+    if length is None or length > MAX_PERIOD:
+        raise ValueError("a stored period is cut off or too long")
+    with zstd.Decompressor(length) as room:
+        text = room.decompress(data)
+    if text is None:
+        raise ValueError("a stored period cannot be read: it is damaged")
+    return text
+
+
+def _unzip_old(data: bytes) -> bytes:
+    """As unzip(), for a row of a version that compressed with zlib."""
     zipped = zlib.decompressobj()
     try:
         text = zipped.decompress(data, MAX_PERIOD)

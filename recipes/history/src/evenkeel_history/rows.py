@@ -14,9 +14,10 @@ import msgspec
 from evenkeel_common.iostat import BUCKETS, bucket_upper
 
 from .lanes import BAND, LANE, Bands, Lanes
-from .library import Head, Room, Shown, Sums, address, library
+from .library import Head, Shown, Sums, address, library
 from .merged import SCALARS, Mix, Packed, Spot, positions
 from .period import WRITE, Key, unzip
+from .zstd import Decompressor
 
 # numbers of a flow, of the stalls of an app, and of an app in a mix, as in src/history.h
 _FLOW, _STALLS, _MIX = 1 + SCALARS + BUCKETS, 3, 1 + BUCKETS
@@ -174,18 +175,19 @@ class _Sums:
 
 
 def _read(rows: Iterable[tuple[int, bytes]], damaged: list[int]) -> list[_Row]:
-    head, room, found = Head(), Room(_ROOM), []
-    for number, (slot, data) in enumerate(rows):
-        try:
-            text = room.unzip(data) or unzip(data)
-            if library().ek_history_head(text, len(text), address(head)):
-                raise ValueError("a stored period begins wrong")
-            names = text[head.names : head.flows]
-            _decoded(names)
-        except ValueError:
-            damaged.append(number)
-        else:
-            found.append(_Row(slot, number, text, head.ms, names))
+    head, found = Head(), []
+    with Decompressor(_ROOM) as room:
+        for number, (slot, data) in enumerate(rows):
+            try:
+                text = room.decompress(data) or unzip(data)
+                if library().ek_history_head(text, len(text), address(head)):
+                    raise ValueError("a stored period begins wrong")
+                names = text[head.names : head.flows]
+                _decoded(names)
+            except ValueError:
+                damaged.append(number)
+            else:
+                found.append(_Row(slot, number, text, head.ms, names))
     return found
 
 

@@ -240,7 +240,7 @@ class Store:
             for number in added.damaged:
                 _log.warning("row %d of %s is damaged, so it is left out", group[number], finer.table)
             start = slot(content[group[0]][0], tier.seconds)
-            self._insert(db, tier, nexts, start, group[-1], pack(added.total.sum().period(), 9))
+            self._insert(db, tier, nexts, start, group[-1], pack(added.total.sum().period()))
             lasts[tier.table] = group[-1]
 
     def _prune(self, db: sqlite3.Connection, tier: Tier, newest: int) -> None:

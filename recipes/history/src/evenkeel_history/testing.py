@@ -59,7 +59,7 @@ def fill(store: Store, end: int, apps: list[str] = APPS, kinds: int = 12) -> Non
     nexts, lasts = dict(store._next), dict(store._lasts)
     db.execute("BEGIN")
     for number, tier in enumerate(TIERS):
-        pool = [pack(busy(seed, tier.seconds * 1000, apps), 9) for seed in range(kinds)]
+        pool = [pack(busy(seed, tier.seconds * 1000, apps)) for seed in range(kinds)]
         begin = end - tier.rows * tier.seconds
         for row in range(tier.rows):
             if number:
