@@ -11,6 +11,7 @@ import socket
 import socketserver
 import ssl
 import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from evenkeel_panel import gunicorn_conf
 from evenkeel_panel.certificate_helper import Helper, served
 from evenkeel_panel.firstboot import HSTS, digest, ensure_certificate
 from evenkeel_panel.testing import COMPONENT, Authority
@@ -37,6 +39,7 @@ class Panel(socketserver.ThreadingUnixStreamServer):
 
     daemon_threads = True
     request_queue_size = 512
+    begun = 0  # requests with a body
     received = 0
     cut = threading.Event()  # ends a download
 
@@ -51,11 +54,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.path == "/recorder/download":
             self._cut_file()
             return
+        self.server.begun += 1
         left = int(self.headers["Content-Length"])
         while left and (piece := self.rfile.read1(min(left, 65536))):  # type: ignore[attr-defined]
             left -= len(piece)
             self.server.received += len(piece)
-        self._answer(b"")
+        self._answer(self.path.encode())
 
     def _cut_file(self) -> None:
         """A part of a file, with the headers of recorder/views.py. When `cut` is set, the last chunk is missing."""
@@ -81,6 +85,8 @@ class Handler(BaseHTTPRequestHandler):
 
 
 class Site:
+    """nginx in front of the panel that listens on TOP/panel.sock."""
+
     def __init__(self, top: Path) -> None:
         self.top = top
         top.chmod(0o755)
@@ -90,9 +96,6 @@ class Site:
             one.bind(("127.0.0.1", 0))
             two.bind(("127.0.0.1", 0))
             self.port, self.plain_port = int(one.getsockname()[1]), int(two.getsockname()[1])
-        self.panel = Panel(str(top / "panel.sock"), Handler)
-        (top / "panel.sock").chmod(0o777)
-        threading.Thread(target=self.panel.serve_forever, daemon=True).start()
         text = CONF.read_text()
         text = text.replace("listen [::]:80;", "").replace(
             "listen 80;", f"listen 127.0.0.1:{self.plain_port};"
@@ -112,7 +115,7 @@ class Site:
             ["nginx", "-c", top / "nginx.conf", "-e", top / "log"], stderr=(top / "stderr").open("wb")
         )
         deadline = time.monotonic() + 20
-        while self.get("/")[0] != 200:
+        while self.get("/healthz")[0] != 200:
             assert time.monotonic() < deadline, (top / "log").read_text()
             time.sleep(0.05)
 
@@ -130,30 +133,101 @@ class Site:
         except OSError:
             return 0, None, b""
 
+    def slow_post(self, path: str, kind: str) -> ssl.SSLSocket:
+        """A connection whose client has sent the headers of a POST and 1 of 60,000 bytes."""
+        connection = self.connect()
+        connection.connect()
+        head = (
+            f"POST {path} HTTP/1.1\r\nHost: board\r\nContent-Type: {kind}\r\nContent-Length: 60000\r\n\r\na"
+        )
+        connection.sock.sendall(head.encode())
+        assert isinstance(connection.sock, ssl.SSLSocket)
+        return connection.sock
+
     def reload(self) -> None:
         subprocess.run(
             ["nginx", "-c", self.top / "nginx.conf", "-e", self.top / "log", "-s", "reload"], check=True
         )
         time.sleep(0.5)
 
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+class SmallSite(Site):
+    """nginx in front of a `Panel`."""
+
+    def __init__(self, top: Path) -> None:
+        self.panel = Panel(str(top / "panel.sock"), Handler)
+        (top / "panel.sock").chmod(0o777)
+        threading.Thread(target=self.panel.serve_forever, daemon=True).start()
+        super().__init__(top)
+
+    def close(self) -> None:
+        super().close()
+        self.panel.shutdown()
+
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    site = Site(tmp_path_factory.mktemp("nginx"))
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SmallSite]:
+    site = SmallSite(tmp_path_factory.mktemp("nginx"))
     yield site
-    site.process.terminate()
-    site.process.wait(20)
-    site.panel.shutdown()
+    site.close()
 
 
-def test_the_panel_gets_the_address_of_the_browser(site: Site) -> None:
+WSGI = """
+from pathlib import Path
+from evenkeel_panel.app import create_app
+from evenkeel_panel.fake_agent import FakeAgent
+from evenkeel_panel.testing import COMPONENT
+
+app = create_app(Path(__file__).parent, COMPONENT / "src/static", FakeAgent())
+"""
+
+
+@pytest.fixture
+def whole_site(tmp_path: Path) -> Iterator[Site]:
+    """nginx in front of gunicorn with the real panel and the settings of a board."""
+    (tmp_path / "wsgi.py").write_text(WSGI)
+    path = tmp_path / "panel.sock"
+    settings = f"python:{gunicorn_conf.__name__}"
+    with subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "gunicorn",
+            "-c",
+            settings,
+            "--chdir",
+            tmp_path,
+            "-b",
+            f"unix:{path}",
+            "wsgi:app",
+        ],
+        env={**os.environ, "PYTHONPATH": ":".join(sys.path)},
+    ) as server:
+        try:
+            deadline = time.monotonic() + 30
+            while not path.exists():
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            path.chmod(0o777)
+            site = Site(tmp_path)
+            yield site
+            site.close()
+        finally:
+            server.terminate()
+
+
+def test_the_panel_gets_the_address_of_the_browser(site: SmallSite) -> None:
     status, _, body = site.get("/apps")
     assert status == 200
     assert b"X-Forwarded-For: 127.0.0.1" in body
     assert b"6.6.6.6" not in body
 
 
-def test_hsts_follows_the_certificate(site: Site) -> None:
+def test_hsts_follows_the_certificate(site: SmallSite) -> None:
     def sent(path: str) -> str | None:
         headers = site.get(path)[1]
         assert headers is not None
@@ -168,7 +242,7 @@ def test_hsts_follows_the_certificate(site: Site) -> None:
     assert sent("/apps") is None
 
 
-def test_an_upload_streams_to_the_panel(site: Site) -> None:
+def test_an_upload_streams_to_the_panel(site: SmallSite) -> None:
     """The panel gets the first half before the browser sends the second half. nginx writes nothing to a file meanwhile."""
     half = 1 << 20
     site.panel.received = 0
@@ -187,7 +261,56 @@ def test_an_upload_streams_to_the_panel(site: Site) -> None:
     assert site.panel.received == 2 * half
 
 
-def test_a_long_page_for_a_slow_browser_is_in_no_file(site: Site) -> None:
+def test_only_an_upload_reaches_the_panel_before_its_end(site: SmallSite) -> None:
+    """A request that reaches the panel occupies one of its threads. Also if its path is written in another way."""
+    form = "application/x-www-form-urlencoded"
+    site.panel.begun = 0
+    slow = [
+        site.slow_post(path, form)
+        for path in ("/upload/", "/upload/x", "/upload/bundle/", "/upload", "/login", "/apps/player/weight",
+                     "/recorder/download", "/system/support", "/healthz", "/api/v1/SetWeight")
+    ]  # fmt: skip
+    time.sleep(0.5)
+    assert site.panel.begun == 0
+    for path in ("/upload/bundle", "//upload/./bundle", "/x/../upload/%62undle"):
+        connection = site.connect()
+        connection.request("POST", path + "?q=1", body=b"12345")
+        assert connection.getresponse().read() == b"/upload/bundle?q=1", path
+    for one in slow:
+        one.close()
+
+
+def test_an_address_has_few_uploads_at_once(site: SmallSite) -> None:
+    """Fewer than the panel has threads. Other requests of the address still get answers."""
+    site.panel.begun = 0
+    slow = [site.slow_post("/upload/bundle", "application/octet-stream") for _ in range(8)]
+    time.sleep(0.5)
+    assert 1 < site.panel.begun < gunicorn_conf.threads
+    for one in slow[site.panel.begun :]:
+        assert one.recv(100).split()[1] == b"429"
+    assert site.get("/apps")[0] == 200
+    for one in slow:
+        one.close()
+
+
+def test_slow_senders_without_a_session_do_not_stop_the_panel(whole_site: Site) -> None:
+    for path, kind in (
+        ("/upload/x", "application/x-www-form-urlencoded"),
+        ("/upload/bundle", "multipart/form-data; boundary=x"),
+        ("/upload/bundle", "application/octet-stream"),
+        ("//upload/bundle", "application/x-www-form-urlencoded"),
+        ("/login", "application/x-www-form-urlencoded"),
+    ):
+        slow = [whole_site.slow_post(path, kind) for _ in range(2 * gunicorn_conf.threads)]
+        time.sleep(0.5)
+        began = time.monotonic()
+        assert whole_site.get("/healthz")[0] == 200, (path, kind)
+        assert time.monotonic() - began < 5, (path, kind)
+        for one in slow:
+            one.close()
+
+
+def test_a_long_page_for_a_slow_browser_is_in_no_file(site: SmallSite) -> None:
     connection = site.connect()
     connection.connect()
     connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -197,13 +320,13 @@ def test_a_long_page_for_a_slow_browser_is_in_no_file(site: Site) -> None:
     assert "buffered to a temporary file" not in (site.top / "stderr").read_text()
 
 
-def test_a_large_form_is_refused(site: Site) -> None:
+def test_a_large_form_is_refused(site: SmallSite) -> None:
     connection = site.connect()
     connection.request("POST", "/apps/player/weight", body=b"x" * 70_000)
     assert connection.getresponse().status == 413
 
 
-def test_a_flood_is_limited_and_50_pages_are_not(site: Site) -> None:
+def test_a_flood_is_limited_and_50_pages_are_not(site: SmallSite) -> None:
     def statuses(path: str, count: int) -> list[int]:
         connection = site.connect()
         found = []
@@ -223,7 +346,7 @@ def test_a_flood_is_limited_and_50_pages_are_not(site: Site) -> None:
     time.sleep(0.5)  # then the limits let the requests of the next tests pass
 
 
-def test_a_download_passes_at_once_and_if_cut_does_not_end_properly(site: Site) -> None:
+def test_a_download_passes_at_once_and_if_cut_does_not_end_properly(site: SmallSite) -> None:
     connection = site.connect()
     connection.request("POST", "/recorder/download", body=b"")
     answer = connection.getresponse()
@@ -246,7 +369,7 @@ def plain(site: Site, port: int, path: str, **headers: str) -> tuple[int, str | 
     return answer.status, answer.headers["Location"]
 
 
-def test_http_redirects_pages_and_refuses_programs(site: Site) -> None:
+def test_http_redirects_pages_and_refuses_programs(site: SmallSite) -> None:
     """On port 80, and for HTTP on the port of HTTPS. A program must notice that its token was sent without encryption."""
     for port in (site.plain_port, site.port):
         for path in ("/", "/apps", "/history.csv?app=x", "/healthz"):
@@ -256,7 +379,7 @@ def test_http_redirects_pages_and_refuses_programs(site: Site) -> None:
         assert plain(site, port, "/apps", Authorization="Bearer ek_x") == (403, None)
 
 
-def test_answers_of_nginx_itself_have_the_headers(site: Site) -> None:
+def test_answers_of_nginx_itself_have_the_headers(site: SmallSite) -> None:
     """A refusal, a static file, an unknown file, and what is shown while the panel does not answer. No header twice."""
     socket_file = site.top / "panel.sock"
     found = []
@@ -283,7 +406,7 @@ def test_answers_of_nginx_itself_have_the_headers(site: Site) -> None:
         assert {"default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'"} <= set(policy.split("; "))
 
 
-def test_the_headers_of_the_panel_stay_as_they_are(site: Site) -> None:
+def test_the_headers_of_the_panel_stay_as_they_are(site: SmallSite) -> None:
     connection = site.connect()
     connection.request("GET", "/with-headers")
     answer = connection.getresponse()
@@ -291,7 +414,7 @@ def test_the_headers_of_the_panel_stay_as_they_are(site: Site) -> None:
     assert answer.headers.get_all("Content-Security-Policy") == ["default-src 'self'"]
 
 
-def test_static_files_name_type_and_character_set(site: Site) -> None:
+def test_static_files_name_type_and_character_set(site: SmallSite) -> None:
     for name, kind in (
         ("panel.css", "text/css"),
         ("theme.js", "text/javascript"),
@@ -303,14 +426,14 @@ def test_static_files_name_type_and_character_set(site: Site) -> None:
         assert headers["Content-Type"] == f"{kind}; charset=utf-8"
 
 
-def test_no_folder_is_listed_and_no_file_outside_is_served(site: Site) -> None:
+def test_no_folder_is_listed_and_no_file_outside_is_served(site: SmallSite) -> None:
     for path in ("/static/", "/static/vendor/"):
         assert site.get(path)[0] in (403, 404), path
     for path in ("/static/../src/fetch-static", "/static/%2e%2e/fetch-static", "/static../fetch-static"):
         assert b"#!/bin/sh" not in site.get(path)[2], path
 
 
-def test_trace_is_refused(site: Site) -> None:
+def test_trace_is_refused(site: SmallSite) -> None:
     for path in ("/", "/static/logo.svg", "/api/v1/ListApps"):
         connection = site.connect()
         connection.request("TRACE", path, headers={"X-Secret": "1"})
@@ -319,7 +442,7 @@ def test_trace_is_refused(site: Site) -> None:
         assert b"X-Secret" not in answer.read()
 
 
-def test_a_request_with_two_lengths_is_refused(site: Site) -> None:
+def test_a_request_with_two_lengths_is_refused(site: SmallSite) -> None:
     """Otherwise nginx and the panel could see different ends of a request, and take the rest for a second one."""
     for lengths in (
         "Content-Length: 4\r\nTransfer-Encoding: chunked",
@@ -333,7 +456,7 @@ def test_a_request_with_two_lengths_is_refused(site: Site) -> None:
         assert connection.sock.recv(100).split()[1] in (b"400", b"501"), lengths
 
 
-def test_only_modern_tls(site: Site) -> None:
+def test_only_modern_tls(site: SmallSite) -> None:
     def shake(**changes: object) -> tuple[str, str] | None:
         context = ssl.create_default_context(cafile=str(site.tls / "cert.pem"))
         context.check_hostname = False
@@ -375,7 +498,7 @@ def test_only_modern_tls(site: Site) -> None:
     assert old is None
 
 
-def test_a_flood_is_logged(site: Site) -> None:
+def test_a_flood_is_logged(site: SmallSite) -> None:
     """On a board, the error log goes to the journal."""
     connection = site.connect()
     for _ in range(60):

@@ -35,7 +35,7 @@ from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
-from . import joined
+from . import joined, texts
 from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
 from .context import KEY, Panel, by_htmx, by_token, client, identity
@@ -43,7 +43,6 @@ from .db import Database
 from .live import Shared
 from .refusals import Refusals
 from .sessions import Sessions
-from .texts import sentence
 from .times import moment
 
 if TYPE_CHECKING:
@@ -72,17 +71,20 @@ HEADERS = {
 }
 
 
-class PanelRequest(Request):
-    """A request. The body of an upload has no limit here: nginx limits it, and the route reads it while it arrives.
+# The only path whose body nginx does not buffer (evenkeel.conf). Whoever reads such a body waits for its sender, so nothing
+# may read it before the session, the role and the token are checked. Flask reads no body of UPLOAD_TYPE by itself.
+UPLOAD = "/upload/bundle"
+UPLOAD_TYPE = "application/octet-stream"
 
-    Any other body has the limit, also one of another type for this route: it would be stored before the user is checked.
-    """
+
+class PanelRequest(Request):
+    """A request. The body of an upload has no limit here: nginx limits it, and the route reads it while it arrives."""
 
     # Flask before 3.1 cannot set the limit of one request.
     @property  # type: ignore[misc,unused-ignore]
     def max_content_length(self) -> int | None:  # type: ignore[override,unused-ignore]
         limit: int | None = current_app.config["MAX_CONTENT_LENGTH"]
-        upload = self.path == "/upload/bundle" and self.mimetype == "application/octet-stream"
+        upload = self.path == UPLOAD and self.mimetype == UPLOAD_TYPE
         return None if upload else limit
 
 
@@ -140,12 +142,13 @@ def create_app(
 
     app.before_request(partial(refuse_cross_site, refusals))
     csrf = CSRFProtect(app)
-    app.before_request(partial(protect, csrf))
     navigation = []
     for feature in features():
         app.register_blueprint(feature.blueprint)
         if hasattr(feature, "NAV"):
             navigation.append(feature.NAV)
+    # after the check of the session, which is in a feature: this check reads the body
+    app.before_request(partial(protect, csrf))
     navigation.sort(key=lambda entry: entry.order)
     app.after_request(add_headers)
     app.register_error_handler(CSRFError, partial(csrf_error, refusals))
@@ -168,7 +171,7 @@ def create_app(
     app.jinja_env.filters["joined"] = joined.joined
     app.jinja_env.filters["rows"] = joined.rows
     app.jinja_env.filters["moment"] = moment
-    app.jinja_env.filters["sentence"] = sentence
+    app.jinja_env.filters["sentence"] = texts.sentence
     app.jinja_env.trim_blocks = True
     app.jinja_env.lstrip_blocks = True
     # ProxyFix trusts two headers. This is safe, because nginx is the only client of the socket and overwrites both.
@@ -242,11 +245,13 @@ def refuse_cross_site(refusals: Refusals) -> None:
 
 
 def protect(csrf: CSRFProtect) -> None:
-    """Check the CSRF token of a form.
+    """Check the CSRF token: of a form, or in the header X-CSRFToken of an upload.
 
     A request with an API token needs none: a browser never adds an API token by itself. A change by the API needs an API
     token, because a program has no form.
     """
+    if request.path == UPLOAD and request.method != "GET" and request.mimetype != UPLOAD_TYPE:
+        abort(415, texts.text("upload-type", type=UPLOAD_TYPE))
     if by_token():
         return
     if request.path.startswith("/api/") and request.method not in ("GET", "HEAD", "OPTIONS"):

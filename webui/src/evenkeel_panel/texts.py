@@ -115,6 +115,8 @@ TEXTS = {
     "alerts-port-rule": "the port must be a whole number from 1 to 65535. Nothing was changed",
     "alerts-security-rule": "choose the encryption from the list. Nothing was changed",
     "alerts-line-rule": "user and password may have at most 200 characters, in one line. Nothing was changed",
+    "upload-type": "an upload has the header Content-Type: {type}. Nothing was stored. Use the page Updates, or correct the"
+    " header",
     "no-bundle": "there is no uploaded bundle. Upload one first",
     "bundle-removed": "the uploaded bundle was removed",
     "not-removed": "an installation is running. Remove the bundle when it has ended",

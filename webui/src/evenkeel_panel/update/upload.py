@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         def read(self, size: int, /) -> bytes: ...
 
 
-# The longest body that nginx accepts (location /upload/). A bundle is smaller than its slot, which has 640 MiB.
+# The longest body that nginx accepts (location = /upload/bundle). A bundle is smaller than its slot, which has 640 MiB.
 MAX_BYTES = 2 << 30
 # The partition keeps at least this much free, for the board's own files.
 RESERVE_BYTES = 64 << 20
