@@ -169,6 +169,21 @@ def test_bus_restarts(bus: Bus) -> None:
     assert agent.call("GetStatus", "s", "").kernel == "6.12"
 
 
+def test_no_text_ends_the_connection_of_all_users(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The bus ends a connection on which a text with NUL arrives. So a viewer could make the calls of others fail."""
+    bus.start_agent()
+    monkeypatch.setattr("evenkeel_panel.agent.SLOW", {"SetWeight"})
+    agent = BusAgent(bus.address, timeout_s=0.2, slow_timeout_s=5)
+    with ThreadPoolExecutor(1) as pool:
+        weight = pool.submit(agent.call, "SetWeight", "s", "", "later", 7)
+        time.sleep(0.3)
+        for text in ("1.1.1.1\0", "\ud800"):
+            with pytest.raises(AgentUnreachable) as error:
+                agent.call("SetNetwork", text, text, "e0", "fixed", text, text, [text, "9.9.9.9"])
+            assert error.value.note.code == "agent-slow", "this agent never answers, so the call has arrived"
+        assert weight.result().weight == 7
+
+
 def test_malformed_answer(bus: Bus) -> None:
     bus.start_agent()
     agent = BusAgent(bus.address, timeout_s=1)

@@ -571,6 +571,18 @@ def test_stats_are_bounded_and_escaped(admin: Browser, agent: FakeAgent, panel: 
     assert not {"nan", "big"} & stats.keys()
 
 
+@pytest.mark.parametrize("text", [r"\ud800", r"\udc00\ud800", r"a\u0000b"])
+def test_no_text_of_an_app_takes_down_a_page(admin: Browser, agent: FakeAgent, text: str) -> None:
+    """JSON can write texts that are not valid UTF-8, also in keys and in values that the page omits."""
+    own = f'{{"mood":"{text}","{text}":1,"deep":{{"{text}":["{text}"]}},"n":1}}'
+    agent.apps = [replace(agent.apps[0], stats=own)]
+    for path in ("/", "/apps", "/apps/rows", "/apps.json", "/apps.csv", "/metrics", "/overview.json"):
+        assert admin.get(path).status_code == 200, path
+    shown = model._stats(own)
+    assert shown["n"] == 1
+    assert shown["mood"] in ("?", "??", "ab")
+
+
 def test_labels() -> None:
     assert model.stat_label("stall_ms") == "Stall time"
     assert model.stat_label("mbps") == "Reported rate"

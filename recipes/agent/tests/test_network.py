@@ -169,6 +169,7 @@ async def test_what_cannot_work_is_refused_and_changes_nothing(board: Harness) -
         (("br0", *FIXED[1:]), "InvalidArgument", "choose one of these: eth0"),
         (("eth0", "dhcp", "", "", []), "Conflict", "has these settings already"),
         (("eth0", "other", "", "", []), "InvalidArgument", "dhcp or fixed"),
+        (("eth0", "fixed", "10.0.2.7/24", "", ["1.1.1.1\n"]), "InvalidArgument", "dns"),
     ):
         error = await board.refused("SetNetwork", *arguments)
         assert error.name.endswith(f".Error.{kind}"), arguments

@@ -70,15 +70,7 @@ def sent(value: Any, annotation: Any) -> Any:
 
 def clean(value: Any) -> Any:
     """VALUE with its texts changed to texts that D-Bus can carry."""
-    return msgspec.convert(_clean(msgspec.to_builtins(value)), type(value))
-
-
-def _clean(value: Any) -> Any:
-    if isinstance(value, str):
-        return schema.clean(value)
-    if isinstance(value, list):
-        return [_clean(entry) for entry in value]
-    return {key: _clean(entry) for key, entry in value.items()} if isinstance(value, dict) else value
+    return msgspec.convert(schema.cleaned(msgspec.to_builtins(value)), type(value))
 
 
 @given(SNAPSHOT)

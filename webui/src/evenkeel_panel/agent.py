@@ -143,9 +143,8 @@ class BusAgent:
     def call(self, method: str, session: str, address: str, *values: Any) -> Any:
         found = METHODS[method]
         signature = interface.SESSION_SIGNATURE + found.in_signature
-        answer = self._call(
-            method, signature, [schema.clean(session), schema.clean(address), *map(_clean, values)]
-        )
+        # The bus ends the connection, which all users share, after a text that is not clean.
+        answer = self._call(method, signature, schema.cleaned([session, address, *values]))
         if found.answer is None or found.out_signature == "h":
             return answer
         try:
@@ -303,10 +302,6 @@ def _subscription() -> Message:
         signature="s",
         body=[rule],
     )
-
-
-def _clean(value: Any) -> Any:
-    return schema.clean(value) if isinstance(value, str) else value
 
 
 async def _until_closed(bus: MessageBus) -> None:

@@ -87,6 +87,15 @@ def clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "")
 
 
+def cleaned(value: Any) -> Any:
+    """VALUE with each text in it clean, in lists and objects of any depth. JSON can write texts that are not clean."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, Mapping):
+        return {cleaned(key): cleaned(entry) for key, entry in value.items()}
+    return [cleaned(entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
 Packer = Callable[[Any, Any], Any]
 _packers: dict[type, Packer] = {}
 

@@ -8,6 +8,7 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from evenkeel_api import schema
 from evenkeel_api.features.apps import FIXED_SHARE_MAX, FIXED_SHARE_MIN, WEIGHT_MAX, WEIGHT_MIN
 from evenkeel_api.schema import Struct
 
@@ -232,9 +233,12 @@ def _state(app: App) -> str:
 
 
 def _stats(text: str) -> dict[str, Any]:
-    """The counters that the app reports about itself. They are untrusted: the page omits values that it cannot show."""
+    """The counters that the app reports about itself. They are untrusted: the page omits values that it cannot show.
+
+    Every other text from an app or a device arrives in a format that has only valid UTF-8. This one is JSON in a text.
+    """
     try:
-        loaded = json.loads(text) if text else {}
+        loaded = schema.cleaned(json.loads(text)) if text else {}
     except (ValueError, RecursionError):
         return {}
     if not isinstance(loaded, dict):

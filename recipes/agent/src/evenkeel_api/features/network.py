@@ -30,7 +30,7 @@ Address = Annotated[
 ]
 Gateway = Annotated[Typed, Meta(description="fixed gateway; empty: none")]
 Servers = Annotated[
-    list[Annotated[str, Meta(max_length=64)]],
+    list[Annotated[str, Meta(max_length=64, pattern=r"^[^\x00-\x1f\x7f]*$(?!\n)")]],
     Meta(max_length=16, description="addresses of fixed DNS servers, at most 3; empty for DHCP"),
 ]
 
