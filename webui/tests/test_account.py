@@ -440,7 +440,6 @@ def test_who_was_logged_in_sees_the_last_state_without_an_agent(
     admin.get("/apps")
     agent.dead = "The agent does not answer: it is not running."
     panel.board.expire()
-    panel.sessions.forget()
     page = admin.get("/apps")
     assert page.status_code == 200
     assert 'data-banner="agent"' in page.text
@@ -449,6 +448,21 @@ def test_who_was_logged_in_sees_the_last_state_without_an_agent(
     refused = other.log_in()
     assert refused.status_code == 503
     assert "The agent does not answer: it is not running." in refused.text
+
+
+def test_a_user_who_was_removed_sees_nothing_without_an_agent(admin: Browser, agent: FakeAgent) -> None:
+    """Also if the agent has ended before the user's next request."""
+    users = admin.new_user("viewer"), admin.new_user("operator")
+    for user in users:
+        assert user.get("/history").status_code == 200
+    assert admin.post("/users/the-viewer/remove", "/users").status_code == 200
+    assert [user.get("/apps").status_code for user in users] == [302, 200]
+    assert admin.post("/users/the-operator/remove", "/users").status_code == 200
+    assert admin.get("/history").status_code == 200
+    agent.dead = "gone"
+    for path in ("/apps", "/apps.json", "/history", "/history.json", "/wear.json", "/metrics"):
+        assert [user.get(path).status_code for user in users] == [503, 503], path
+    assert admin.get("/history").status_code == 200
 
 
 def test_log_out_without_an_agent_forgets_the_session(admin: Browser, agent: FakeAgent) -> None:

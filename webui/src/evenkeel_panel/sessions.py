@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # age or inactivity, so the panel may notice this end so much later.
 MAX_AGE_S = 60.0
 # The maximum age of a cached answer while the agent does not answer. Users who were logged in still see the last state of
-# the board. They cannot change anything, because each change needs the agent.
+# the board, unless a session has ended since that answer: it may be theirs. They cannot change anything, because each
+# change needs the agent.
 STALE_S = 3600.0
 MAX_ENTRIES = 512  # the maximum number of cached answers
 
@@ -59,8 +60,9 @@ class Sessions:
                 return None
             raise
         except AgentUnreachable:
-            if known and now - known[1] < STALE_S:
-                return known[0]
+            with self._lock:
+                if known and now - known[1] < STALE_S and known[1] >= self._valid_from:
+                    return known[0]
             raise
         with self._lock:
             self._known[secret] = (found, now)
