@@ -58,6 +58,8 @@ class AgentError(Exception):
     """A call to the agent failed. `note` is the message; str() is the sentence that the user sees."""
 
     http = 503
+    # Whether it is about the session or the role of the user, not about what the user entered. agent_error() shows it.
+    about_user = False
 
     def __init__(self, note: Note) -> None:
         super().__init__(texts.sentence(note))
@@ -82,6 +84,7 @@ class AgentRefused(AgentError):
         super().__init__(note)
         self.kind = kind
         self.http = HTTP.get(kind, 503)
+        self.about_user = kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized")
 
 
 class Agent(Protocol):

@@ -63,6 +63,8 @@ DEVICE_COOKIE = "-device"  # the device cookie has the name of the session cooki
 MAX_LOG_INS = 2
 BUSY_S = 5  # the time after which a log-in that found no place may be tried again
 _log_ins = threading.BoundedSemaphore(MAX_LOG_INS)
+# The times that a token may be valid: days, and what the page calls them
+TOKEN_DAYS = {"30": "30 days", "90": "90 days", "365": "a year", "0": "without limit"}
 DEVICE_S = 180 * 86400  # lifetime of the device cookie
 
 
@@ -230,20 +232,24 @@ def _page(**more: Any) -> str:
         me=panel().sessions.identity(secret(), client(), active=True),
         sessions=call("ListSessions"),
         tokens=call("ListTokens"),
+        token_days=TOKEN_DAYS,
         **more,
     )
 
 
-def _do(code: str, method: str, *values: Any, **parameters: Any) -> str | tuple[str, int]:
-    """Call METHOD, then show the page with the message CODE, or with the reason of a failure."""
+def _do(code: str, method: str, *values: Any, totp: dict[str, str] | None = None) -> str | tuple[str, int]:
+    """Call METHOD, then show the page with the message CODE, or with the reason of a failure.
+
+    TOTP: the secret of a code that is being set up; after a failure, the page shows it again.
+    """
     try:
         call(method, *values)
     except AgentError as error:
         if getattr(error, "kind", "") in ("NotLoggedIn", "PasswordMustChange"):
             raise
-        return _page(message=str(error), kind="bad"), error.http
+        return _page(message=str(error), kind="bad", totp=totp), error.http
     panel().sessions.forget()
-    return _page(message=texts.text(code, **parameters), kind="ok")
+    return _page(message=texts.text(code), kind="ok")
 
 
 @blueprint.post("/account/sessions/<id>/end")
@@ -253,20 +259,19 @@ def end_session(id: str) -> str | tuple[str, int]:
 
 @blueprint.post("/account/tokens")
 def create_token() -> str | tuple[str, int]:
-    name, days = request.form.get("name", "").strip(), request.form.get("days", "")
-    values = {
-        "name": name,
-        "role": request.form.get("role", ""),
-        "days": int(days) if days.isascii() and days.isdigit() and len(days) < 6 else -1,
-    }
+    typed = {name: request.form.get(name, "").strip()[:200] for name in ("name", "role", "days")}
+    days = typed["days"]
+    values = {**typed, "days": int(days) if days.isascii() and days.isdigit() and len(days) < 6 else -1}
     try:
         wanted: CreateToken = schema.convert(values, CreateToken)
         made = call("CreateToken", wanted.name, wanted.role, wanted.days)
     except msgspec.ValidationError:
-        return _page(message=texts.text("token-rule"), kind="bad"), 422
-    except AgentRefused as error:
-        return _page(message=str(error), kind="bad"), error.http
-    return _page(message=texts.text("token-made", name=name, token=made.token), kind="ok")
+        return _page(message=texts.text("token-rule"), kind="bad", typed=typed), 422
+    except AgentError as error:
+        if getattr(error, "kind", "") in ("NotLoggedIn", "PasswordMustChange"):
+            raise
+        return _page(message=str(error), kind="bad", typed=typed), error.http
+    return _page(message=texts.text("token-made", name=wanted.name, token=made.token), kind="ok")
 
 
 @blueprint.post("/account/tokens/<id>/remove")
@@ -281,8 +286,13 @@ def begin_totp() -> str:
 
 @blueprint.post("/account/totp/confirm")
 def confirm_totp() -> str | tuple[str, int]:
+    form = request.form
     return _do(
-        "totp-on", "ConfirmTotp", request.form.get("code", "")[:16], request.form.get("password", "")[:256]
+        "totp-on",
+        "ConfirmTotp",
+        form.get("code", "")[:16],
+        form.get("password", "")[:256],
+        totp={name: form.get(name, "")[:400] for name in ("secret", "uri")},
     )
 
 

@@ -13,7 +13,7 @@ from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError
 from ..context import Nav, call
 
 if TYPE_CHECKING:
@@ -57,9 +57,9 @@ def _page(status: int = 200, **more: Any) -> tuple[str, int]:
     )
 
 
-def _refused(error: AgentRefused, typed: dict[str, Any] | None = None) -> tuple[str, int]:
-    """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
-    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+def _refused(error: AgentError, typed: dict[str, Any] | None = None) -> tuple[str, int]:
+    """The page with the reason, and with what was typed. A refusal that is about the user is shown elsewhere."""
+    if error.about_user:
         raise error
     return _page(
         error.http, message=str(error), kind="bad", typed=typed, field=FIELD_OF.get(error.note.code, "")
@@ -94,7 +94,7 @@ def save() -> tuple[str, int]:
         return _page(422, message=text, kind="bad", typed=typed, field=field)
     try:
         call("SetAlerts", *(getattr(wanted, name) for name in wanted.__struct_fields__))
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error, typed)
     return _page(message=texts.text("alerts-saved"), kind="ok")
 
@@ -103,7 +103,7 @@ def save() -> tuple[str, int]:
 def test() -> tuple[str, int]:
     try:
         found: Alerts = call("SendTestAlert")
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error)
     # While a test runs, the state is that of an older message.
     if found.state == "failed" and not found.testing:

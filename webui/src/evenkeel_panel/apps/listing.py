@@ -60,8 +60,8 @@ def add() -> BaseResponse | str | tuple[str, int]:
         return _form(call("ListFreeUnits"), typed, str(error), "weight"), 422
     try:
         app: App = call("AddApp", name, typed["title"] or name, typed["description"], unit, weight)
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
         return _form(call("ListFreeUnits"), typed, str(error)), error.http
     undo.remember_added(panel().db, undo.listed(app, int(time.time())))
@@ -97,8 +97,8 @@ def remove(name: str) -> BaseResponse | tuple[str, int]:
     try:
         directories = _directories(name)
         call("RemoveApp", name)
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
         return render_template("apps/remove.html", app=app, problem=str(error)), error.http
     panel().board.expire()
@@ -125,8 +125,8 @@ def add_again(name: str) -> BaseResponse | tuple[str, int]:
         return whole_page(409, texts.text("remove-app-undo-too-late", app=name[:32]))
     try:
         call("AddApp", name, gone.title, gone.description, gone.unit, gone.weight)
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
         return whole_page(error.http, str(error))
     undo.forget_removed(panel().db, name)

@@ -11,7 +11,7 @@ from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError, AgentRefused
 from ..context import Nav, call, view
 from ..tables import csv_file
 
@@ -101,8 +101,8 @@ def _change(code: str, method: str) -> tuple[str, int]:
     path = path.rstrip("/") or "/"
     try:
         call(method, app, path[:4096])
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
         return _page(error.http, message=str(error), kind="bad", app=app, path=path)
     return _page(message=texts.text(code, app=app, path=path), kind="ok")

@@ -12,7 +12,7 @@ from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError
 from ..context import Nav, call, identity
 from ..tables import csv_file
 from . import model
@@ -46,9 +46,9 @@ def _page(
     return made, status
 
 
-def _refused(error: AgentRefused, **more: Any) -> tuple[str, int]:
-    """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
-    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+def _refused(error: AgentError, **more: Any) -> tuple[str, int]:
+    """The page with the reason, and with what was typed. A refusal that is about the user is shown elsewhere."""
+    if error.about_user:
         raise error
     return _page(error.http, message=str(error), kind="bad", field=model.field_of(error.note.code), **more)
 
@@ -93,7 +93,7 @@ def change(name: str) -> tuple[str, int]:
         return _page(422, message=texts.text("network-form-rule"), kind="bad", typed=typed, chosen=name)
     try:
         found: Network = call("SetNetwork", *(getattr(wanted, field) for field in wanted.__struct_fields__))
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error, typed=typed, chosen=name)
     return _page(found=found, chosen=name, begun=True)
 
@@ -111,6 +111,6 @@ def revert() -> tuple[str, int]:
 def _end(method: str, code: str) -> tuple[str, int]:
     try:
         found: Network = call(method)
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error)
     return _page(found=found, message=texts.text(code), kind="ok")

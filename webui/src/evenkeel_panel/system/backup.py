@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Response, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError, AgentRefused
 from ..context import call, panel
 from ..network.views import page_after_restore
 from ..setup.model import ENDED
@@ -45,7 +45,7 @@ def make() -> Response | tuple[str, int]:
 
 
 def _use(method: str, text: str, *more: Any) -> Restore:
-    """Call METHOD with the file TEXT. Raises AgentRefused or BadInput."""
+    """Call METHOD with the file TEXT. Raises AgentError or BadInput."""
     if len(text) > MAX_BYTES:
         raise BadInput("file", "backup-large", limit=MAX_BYTES)
     found: Restore = call(method, text, *more)
@@ -66,7 +66,7 @@ def check() -> str | tuple[str, int]:
         return page_with(
             422, message=texts.text(error.code, **error.parameters), kind="bad", field=error.field
         )
-    except AgentRefused as error:
+    except AgentError as error:
         return refused(error, field="file")
     sentences = [texts.sentence(note) for note in found.changes]
     if not sentences and not found.network:
@@ -92,7 +92,7 @@ def restore() -> tuple[str, int]:
         found = _use("RestoreBackup", text, network)
     except BadInput as error:
         return page_with(422, message=texts.text(error.code, **error.parameters), **more)
-    except AgentRefused as error:
+    except AgentError as error:
         return refused(error, field="file")
     with suppress(sqlite3.Error):  # a restored board is not new
         panel().db.set_setting(SETUP_KEY, ENDED)

@@ -10,7 +10,7 @@ from evenkeel_api.features.certificate import MAX_PEM
 from flask import Response, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError
 from ..context import call
 from ..times import day
 from .views import blueprint, page_with, refused
@@ -56,7 +56,7 @@ def _bad(code: str, **parameters: Any) -> tuple[str, int]:
 def _change(method: str, *values: Any) -> tuple[str, int]:
     try:
         made: Certificate = call(method, *values)
-    except AgentRefused as error:
+    except AgentError as error:
         return refused(error, field="certificate", remembered=error.note.code == "certificate-remembered")
     until = day(made.not_after)
     code = "certificate-made" if made.own else "certificate-installed"

@@ -90,9 +90,9 @@ def page_with(status: int = 200, **more: Any) -> tuple[str, int]:
     return made, status
 
 
-def refused(error: AgentRefused, **more: Any) -> tuple[str, int]:
-    """The page with the reason, and with what was typed. A refusal that is about the session is shown elsewhere."""
-    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+def refused(error: AgentError, **more: Any) -> tuple[str, int]:
+    """The page with the reason, and with what was typed. A refusal that is about the user is shown elsewhere."""
+    if error.about_user:
         raise error
     return page_with(error.http, message=str(error), kind="bad", **more)
 
@@ -109,7 +109,7 @@ def _change(
         return page_with(422, message=texts.text(error.code, **error.parameters), kind="bad", **more)
     try:
         call(method, value)
-    except AgentRefused as error:
+    except AgentError as error:
         return refused(error, **more)
     return page_with(message=done(value), kind="ok")
 
@@ -203,8 +203,8 @@ def journal() -> tuple[str, int]:
         found = _journal(query)
     except model.BadInput as error:
         status, message, field = 422, texts.text(error.code, **error.parameters), error.field
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
         status, message = error.http, str(error)
     made = render_template(
@@ -254,11 +254,7 @@ def support() -> BaseResponse | tuple[str, int] | tuple[Response, int]:
         downloads.end()
         if not isinstance(error, AgentError) or isinstance(error, AgentUnreachable):
             raise
-        if isinstance(error, AgentRefused) and error.kind in (
-            "NotLoggedIn",
-            "PasswordMustChange",
-            "NotAuthorized",
-        ):
+        if error.about_user:
             raise
         return _no_bundle(error.http, str(error))
     try:

@@ -12,7 +12,7 @@ from evenkeel_api.roles import ADMIN, includes
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
 
 from .. import texts
-from ..agent import AgentError, AgentRefused
+from ..agent import AgentError
 from ..context import Nav, call, identity
 from ..tables import csv_file
 from .upload import Uploads
@@ -67,11 +67,11 @@ def _page(status: int = 200, **more: Any) -> tuple[str, int]:
     )
 
 
-def _refused(error: AgentRefused) -> tuple[str, int]:
-    """The page with the reason. A refusal that is about the session itself is shown elsewhere."""
-    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+def _refused(error: AgentError, source: str = "") -> tuple[str, int]:
+    """The page with the reason, and with the URL SOURCE in its field. A refusal that is about the user is shown elsewhere."""
+    if error.about_user:
         raise error
-    return _page(error.http, message=str(error), kind="bad")
+    return _page(error.http, message=str(error), kind="bad", source=source)
 
 
 @blueprint.get("/update")
@@ -125,8 +125,8 @@ def inspect() -> tuple[str, int]:
     source = request.form.get("source", "").strip()[:1000]
     try:
         return _page(bundle=call("InspectBundle", source), source=source)
-    except AgentRefused as error:
-        return _refused(error)
+    except AgentError as error:
+        return _refused(error, source)
 
 
 @blueprint.post("/update/install")
@@ -144,8 +144,8 @@ def install() -> tuple[str, int]:
                     return _page(409, message=texts.text("no-bundle"), kind="bad")
                 call("InstallBundle", str(uploads.bundle), older)
                 uploads.installing()
-    except AgentRefused as error:
-        return _refused(error)
+    except AgentError as error:
+        return _refused(error, source)
     return _page(message=texts.text("installation-begun"), kind="ok")
 
 
@@ -164,6 +164,6 @@ def slot() -> tuple[str, int]:
     name = request.form.get("slot", "")[:1]
     try:
         call("ChooseSlot", name)
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error)
     return _page(message=texts.text("slot-chosen", slot=name), kind="ok")

@@ -11,7 +11,7 @@ from evenkeel_api.roles import ADMIN, ROLES
 from flask import Blueprint, Response, abort, render_template, request
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError
 from ..context import Nav, call
 from ..tables import csv_file
 
@@ -38,13 +38,14 @@ def _page(**more: Any) -> str:
     return render_template("users/page.html", users=call("ListUsers"), roles=ROLES, **more)
 
 
-def _do(code: str, method: str, *values: str) -> str | tuple[str, int]:
+def _do(code: str, method: str, *values: str, typed: dict[str, str] | None = None) -> str | tuple[str, int]:
+    """Call METHOD, then show the page with the message CODE, or with the reason of a failure and what was TYPED."""
     try:
         answer = call(method, *values)
-    except AgentRefused as error:
-        if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+    except AgentError as error:
+        if error.about_user:
             raise
-        return _page(message=str(error), kind="bad"), error.http
+        return _page(message=str(error), kind="bad", typed=typed), error.http
     role = values[1] if len(values) > 1 else ""
     password = answer.password if answer else ""
     return _page(message=texts.text(code, user=values[0], role=role, password=password), kind="ok")
@@ -52,9 +53,8 @@ def _do(code: str, method: str, *values: str) -> str | tuple[str, int]:
 
 @blueprint.post("/users")
 def add() -> str | tuple[str, int]:
-    return _do(
-        "user-added", "AddUser", request.form.get("name", "").strip()[:64], request.form.get("role", "")
-    )
+    typed = {"name": request.form.get("name", "").strip()[:64], "role": request.form.get("role", "")}
+    return _do("user-added", "AddUser", typed["name"], typed["role"], typed=typed)
 
 
 @blueprint.post("/users/<name>/role")

@@ -12,7 +12,7 @@ from evenkeel_common.packets import Truncated
 from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
 
 from .. import texts
-from ..agent import AgentRefused
+from ..agent import AgentError, AgentRefused
 from ..context import Nav, call
 from ..recorder.download import Downloads, Recording
 from ..tables import csv_file
@@ -63,11 +63,11 @@ def _live(found: Validation) -> dict[str, Any]:
     }
 
 
-def _refused(error: AgentRefused) -> tuple[str, int]:
-    """The page with the reason. A refusal that is about the session is shown elsewhere."""
-    if error.kind in ("NotLoggedIn", "PasswordMustChange", "NotAuthorized"):
+def _refused(error: AgentError, chosen: tuple[Any, ...] = ()) -> tuple[str, int]:
+    """The page with the reason, and with what was CHOSEN. A refusal that is about the user is shown elsewhere."""
+    if error.about_user:
         raise error
-    return _page(error.http, message=str(error), kind="bad")
+    return _page(error.http, message=str(error), kind="bad", chosen=chosen)
 
 
 @blueprint.get("/validation")
@@ -115,8 +115,8 @@ def plan() -> tuple[str, int]:
     wanted = _order(request.args)
     try:
         found: ValidationPlan = call("PlanValidation", *wanted)
-    except AgentRefused as error:
-        return _refused(error)
+    except AgentError as error:
+        return _refused(error, wanted)
     made = render_template(
         "validation/plan.html",
         plan=found,
@@ -150,8 +150,8 @@ def start() -> tuple[str, int]:
     wanted = _order(request.form)
     try:
         call("StartValidation", *wanted)
-    except AgentRefused as error:
-        return _refused(error)
+    except AgentError as error:
+        return _refused(error, wanted)
     return _page(message=texts.text("validation-begun"), kind="ok")
 
 
@@ -159,7 +159,7 @@ def start() -> tuple[str, int]:
 def cancel() -> tuple[str, int]:
     try:
         call("CancelValidation")
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error)
     return _page(message=texts.text("validation-cancelled"), kind="ok")
 
@@ -244,7 +244,7 @@ def _comparison() -> tuple[str, str, ValidationComparison | None]:
 def compare() -> tuple[str, int]:
     try:
         before, after, found = _comparison()
-    except AgentRefused as error:
+    except AgentError as error:
         return _refused(error)
     if found is None:
         return _page(422, message=texts.text("validation-two"), kind="bad")

@@ -11,7 +11,7 @@ from evenkeel_history.tiers import DAY, slot
 from flask import Blueprint, Response, abort, render_template, request, url_for
 
 from .. import texts
-from ..agent import AgentError, AgentRefused
+from ..agent import AgentError
 from ..apps.model import BadNumber, parse_fixed_share
 from ..context import Nav, call, panel, view
 from ..history import chart
@@ -84,11 +84,7 @@ def set_limit() -> str | tuple[str, int]:
     try:
         call("SetWearLimit", percent)
     except AgentError as error:
-        if isinstance(error, AgentRefused) and error.kind in (
-            "NotLoggedIn",
-            "PasswordMustChange",
-            "NotAuthorized",
-        ):
+        if error.about_user:
             raise
         return _page(days, message=str(error), kind="bad", typed=typed[:40]), error.http
     panel().board.expire()
