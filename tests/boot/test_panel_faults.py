@@ -333,7 +333,7 @@ def test_a_new_certificate_is_served(board: Board) -> None:
     assert json.loads(board.run("ekctl certificate --json")) == found
     assert board.try_run("ekctl install-certificate /etc/hostname")[0] == 1
     assert board.run(f"stat -c %U:%G:%a {TLS} {TLS}/key.pem").split() == [
-        "evenkeel-certificate:root:2750",
+        "evenkeel-certificate:root:2751",
         "evenkeel-certificate:root:640",
     ]
 

@@ -40,7 +40,7 @@ class Web:
 
     def __init__(self, tls: Path) -> None:
         self.tls, self.digest, self.reloads = tls, "", 0
-        self.hsts: list[bool] = []  # whether it sent HSTS, by reload
+        self.hsts: list[bool] = []  # whether it would send HSTS, by reload
         self.fault: Callable[[], None] = lambda: None
 
     def reload(self) -> None:
@@ -49,7 +49,7 @@ class Web:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.tls / "cert.pem", self.tls / "key.pem")
         self.digest = firstboot.digest((self.tls / "cert.pem").read_text())
-        self.hsts.append((self.tls / "hsts.conf").exists())
+        self.hsts.append((self.tls / firstboot.HSTS).exists())
 
     def served(self) -> str:
         return self.digest
@@ -114,8 +114,8 @@ def test_a_certificate_of_an_authority_is_installed(
     ).decode()
     assert found["fingerprint"] == leaf.strip().partition("=")[2]
     assert (tls / "key.pem").stat().st_mode & 0o777 == 0o640
-    assert {path.name for path in tls.iterdir()} == {"cert.pem", "key.pem", "hsts.conf"}
-    assert web.hsts == [False, True], "HSTS only after the change is final"
+    assert {path.name for path in tls.iterdir()} == {"cert.pem", "key.pem", firstboot.HSTS}
+    assert web.hsts == [False], "HSTS only after the change is final"
 
 
 def test_a_new_self_signed_certificate(helper: Helper, tls: Path, web: Web) -> None:
@@ -138,7 +138,7 @@ def test_browsers_that_remember_hsts_are_not_locked_out(
         assert (answer["error"], answer["kind"]) == ("certificate-remembered", "Conflict")
     assert content(tls) == before
     assert ask(helper, "make", force=True)["hsts"] is False
-    assert not (tls / "hsts.conf").exists()
+    assert not (tls / firstboot.HSTS).exists()
 
 
 def test_what_is_refused(helper: Helper, tls: Path, web: Web, authority: Authority, tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ def test_hsts_does_not_begin_at_a_boot_that_cannot_undo_the_change(
     monkeypatch.setattr(firstboot, "undo", fail)
     firstboot.ensure_certificate(tls)
     assert (tls / "cert.pem").read_text() == chain
-    assert not (tls / "hsts.conf").exists()
+    assert not (tls / firstboot.HSTS).exists()
 
 
 def test_hsts_comes_back_with_the_old_certificate(
@@ -272,13 +272,13 @@ def test_hsts_comes_back_with_the_old_certificate(
     before = content(tls)
 
     def fault() -> None:
-        if web.reloads == 3:
+        if web.reloads == 2:
             raise OSError("no")
 
     web.fault = fault
     assert ask(helper, "make", force=True)["error"] == "certificate-not-served"
     assert content(tls) == before
-    assert web.hsts == [False, True, True]
+    assert web.hsts == [False, True]
 
 
 def test_an_order_whose_sender_has_gone_changes_nothing(helper: Helper, tls: Path, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_cut_at_every_step_leaves_a_valid_pair(
         seen.add(now == chain)
         assert now in (old, chain)
         web.reload()  # the key fits
-        assert (tls / "hsts.conf").exists() == (now == chain)
+        assert (tls / firstboot.HSTS).exists() == (now == chain)
         assert not (tls / firstboot.BEFORE).exists()
         if ended:
             break
@@ -411,17 +411,19 @@ def test_files_of_an_earlier_image_become_those_of_the_helper_and_nginx_may_read
     tls = tmp_path / "var/lib/evenkeel/tls"
     tls.mkdir(0o700, parents=True)
     (tls / "key.pem").touch(0o600)
+    (tls / "hsts.conf").touch()
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/x\nevenkeel-certificate:x:905:905::/:/x\n")
     (tmp_path / "etc/group").write_text("root:x:0:\nevenkeel-certificate:x:905:\n")
     lines = (SYSTEMD / "evenkeel-panel.tmpfiles").read_text().splitlines()
     rules = tmp_path / "rules.conf"
     rules.write_text("\n".join(line for line in lines if "/var/lib/evenkeel/tls" in line) + "\n")
-    subprocess.run(["systemd-tmpfiles", f"--root={tmp_path}", "--create", str(rules)], check=True)
+    subprocess.run(["systemd-tmpfiles", f"--root={tmp_path}", "--create", "--remove", str(rules)], check=True)
     key = tls / "key.pem"
-    for path, mode in ((tls, 0o2750), (key, 0o640)):
+    for path, mode in ((tls, 0o2751), (key, 0o640)):
         found = path.stat()
         assert (found.st_uid, found.st_gid, found.st_mode & 0o7777) == (905, 0, mode), path
+    assert [path.name for path in tls.iterdir()] == ["key.pem"]
     firstboot._write(tls / "new.pem", b"x")
     assert (tls / "new.pem").stat().st_mode & 0o7777 == 0o640
 

@@ -226,7 +226,7 @@ def test_the_screen_follows_each_change() -> None:
 
 def test_hsts_only_with_a_certificate_of_an_authority(paths: Paths) -> None:
     first_boot(paths)
-    assert not (paths.tls / "hsts.conf").exists()
+    assert not (paths.tls / "hsts").exists()
     run = [
         "openssl",
         "req",
@@ -263,10 +263,10 @@ def test_hsts_only_with_a_certificate_of_an_authority(paths: Paths) -> None:
     before = cert.read_bytes()
     first_boot(paths)
     assert cert.read_bytes() == before, "the owner's certificate is kept"
-    assert "Strict-Transport-Security" in (paths.tls / "hsts.conf").read_text()
+    assert (paths.tls / "hsts").read_bytes() == b"", "it only exists"
     cert.unlink()
     first_boot(paths)
-    assert not (paths.tls / "hsts.conf").exists()
+    assert not (paths.tls / "hsts").exists()
 
 
 def test_certificate_names_the_board(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import re
 import shutil
 import socket
 import socketserver
@@ -119,10 +120,13 @@ class Site:
             assert time.monotonic() < deadline, (top / "log").read_text()
             time.sleep(0.05)
 
-    def connect(self) -> http.client.HTTPSConnection:
+    def connect(self, source: str = "127.0.0.1") -> http.client.HTTPSConnection:
+        """A connection from the address SOURCE."""
         context = ssl.create_default_context(cafile=str(self.tls / "cert.pem"))
         context.check_hostname = False
-        return http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+        return http.client.HTTPSConnection(
+            "127.0.0.1", self.port, context=context, timeout=20, source_address=(source, 0)
+        )
 
     def get(self, path: str) -> tuple[int, http.client.HTTPMessage | None, bytes]:
         try:
@@ -234,12 +238,15 @@ def test_hsts_follows_the_certificate(site: SmallSite) -> None:
         return headers["Strict-Transport-Security"]
 
     assert [sent(path) for path in ("/apps", "/static/logo.svg", "/login")] == [None] * 3
-    (site.tls / "hsts.conf").write_text(HSTS)
-    site.reload()
+    (site.tls / HSTS).write_text("return 500;")  # whatever the file says, nginx only sees that it exists
     assert {sent(path) for path in ("/apps", "/static/logo.svg", "/login")} == {"max-age=31536000"}
-    (site.tls / "hsts.conf").unlink()
-    site.reload()
+    (site.tls / HSTS).unlink()
     assert sent("/apps") is None
+
+
+def test_nginx_includes_no_file() -> None:
+    """Its configuration is a part of the image. Another user could add a module or a log file, and root would use it."""
+    assert re.findall(r"^\s*include\b.*", CONF.read_text(), re.MULTILINE) == []
 
 
 def test_an_upload_streams_to_the_panel(site: SmallSite) -> None:
@@ -291,6 +298,26 @@ def test_an_address_has_few_uploads_at_once(site: SmallSite) -> None:
     assert site.get("/apps")[0] == 200
     for one in slow:
         one.close()
+
+
+def test_an_address_has_a_limited_number_of_open_requests(site: SmallSite) -> None:
+    """A client that sends slowly occupies connections of nginx. Other addresses still get answers."""
+    limit = 128
+    assert f"limit_conn evenkeel_open {limit};" in CONF.read_text()
+    slow = [site.slow_post("/apps/player/weight", "application/x-www-form-urlencoded") for _ in range(limit)]
+    try:
+        for path in ("/apps", "/static/logo.svg", "/healthz"):
+            assert site.get(path)[0] == 429, path
+        connection = site.connect("127.0.0.2")
+        connection.request("GET", "/apps")
+        assert connection.getresponse().status == 200
+    finally:
+        for one in slow:
+            one.close()
+    deadline = time.monotonic() + 20
+    while site.get("/apps")[0] != 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
 
 
 def test_slow_senders_without_a_session_do_not_stop_the_panel(whole_site: Site) -> None:

@@ -178,9 +178,10 @@ class Helper:
         served_s: float = SERVED_S,
     ) -> None:
         self._tls, self._reload, self._served, self._served_s = tls, reload, served, served_s
-        if firstboot.undo(tls) or self._set_hsts():
+        if firstboot.undo(tls):
             with contextlib.suppress(OSError):
                 reload()
+        self._set_hsts()
 
     def answer(self, packet: bytes, waited: Callable[[], bool] = lambda: True) -> bytes:
         """The answer to the request PACKET. It never fails. WAITED: whether the sender still waits for the answer."""
@@ -203,13 +204,12 @@ class Helper:
         return json.dumps(found).encode()
 
     def _hsts(self) -> bool:
-        return (self._tls / "hsts.conf").exists()
+        return (self._tls / firstboot.HSTS).exists()
 
-    def _set_hsts(self) -> bool:
+    def _set_hsts(self) -> None:
         """Set HSTS for the present certificate, which is final. On a full disk, the next process or boot does it."""
         with contextlib.suppress(OSError, subprocess.SubprocessError):
-            return firstboot.set_hsts(self._tls)
-        return False
+            firstboot.set_hsts(self._tls)
 
     def _order(self, request: Any, waited: Callable[[], bool]) -> None:
         order = request["order"]
@@ -246,9 +246,7 @@ class Helper:
                 self._reload()
             raise Refused("certificate-not-served", "Failed", reason=str(error)) from error
         firstboot.done(self._tls)
-        if self._set_hsts():
-            with contextlib.suppress(OSError):
-                self._reload()
+        self._set_hsts()
 
     def _wait(self, chain: bytes) -> None:
         """Wait until nginx serves the first certificate of CHAIN. Raises OSError."""

@@ -49,7 +49,7 @@ ADDRESSES_S = 5.0
 CLEAR = "\033[H\033[2J\033[3J"  # also what had scrolled off the screen: it may have a password that was changed since
 NO_CURSOR = "\033[?25l"
 FAILURES = (OSError, ValueError, KeyError, subprocess.SubprocessError)  # of a program, or of its answer
-HSTS = 'add_header Strict-Transport-Security "max-age=31536000" always;\n'
+HSTS = "hsts"  # while this empty file exists, nginx sends HSTS (evenkeel.conf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,19 +236,18 @@ def ensure_certificate(tls: Path) -> None:
         _report(f"HSTS cannot be set: {error}")
 
 
-def set_hsts(tls: Path) -> bool:
-    """Let nginx send HSTS if the present certificate is not self-signed. Returns whether nginx must read the files again.
+def set_hsts(tls: Path) -> None:
+    """Let nginx send HSTS if the present certificate is not self-signed. nginx looks at each request, without a reload.
 
     Call it for a final certificate only: browsers remember HSTS for a year.
     """
-    hsts = tls / "hsts.conf"
+    hsts = tls / HSTS
     if (not _is_own(tls / "cert.pem")) == hsts.exists():
-        return False
+        return
     if hsts.exists():
         remove(str(hsts))
     else:
-        _write(hsts, HSTS.encode())
-    return True
+        _write(hsts, b"")
 
 
 # A replacement of the pair by ek-certificate: keep(), put(), then done() or undo(). A power cut leaves BEFORE, and the next
