@@ -178,6 +178,38 @@ def test_the_browser_stores_the_theme_only() -> None:
     ]
 
 
+def test_every_message_is_in_the_catalogue() -> None:
+    """What a user reads about an error comes from texts.py, so that it is in one place and can be translated."""
+    answers = {
+        "abort",
+        "problem",
+        "redirect_to",
+        "_refused",
+        "_page",
+        "_form",
+        "page_with",
+        "whole_page",
+        "MethodNotAllowed",
+    }
+    shows = {*answers, "jsonify", "render_template"}  # the first argument of a template is its name
+    seen = 0
+    for path in PANEL.rglob("*.py"):
+        if path.name in FOR_DEVELOPERS:
+            continue
+        for name, call in calls(path):
+            short = name.rpartition(".")[2]
+            given = call.args if short in answers else []
+            named = [keyword.value for keyword in call.keywords] if short in shows else []
+            seen += len(given)
+            for value in [*given, *named]:
+                nodes = [] if isinstance(value, ast.Call) else ast.walk(value)
+                words = [node.value for node in nodes if isinstance(node, ast.Constant)]
+                assert not [word for word in words if isinstance(word, str) and " " in word], ast.unparse(
+                    call
+                )
+    assert seen > 60
+
+
 # ---- pages and forms ----
 
 

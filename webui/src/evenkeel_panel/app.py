@@ -241,7 +241,7 @@ def refuse_cross_site(refusals: Refusals) -> None:
         "none",
     ):
         refusals.log("from another site", client(), request.path)
-        abort(403, "The request came from another site. Nothing was changed. Use the panel's own pages.")
+        abort(403, texts.text("from-another-site"))
 
 
 def protect(csrf: CSRFProtect) -> None:
@@ -255,7 +255,7 @@ def protect(csrf: CSRFProtect) -> None:
     if by_token():
         return
     if request.path.startswith("/api/") and request.method not in ("GET", "HEAD", "OPTIONS"):
-        abort(401, "A change by the API needs a token: Authorization: Bearer TOKEN.")
+        abort(401, texts.text("api-token-needed"))
     csrf.protect()
 
 
@@ -272,17 +272,11 @@ def agent_error(error: AgentError) -> BaseResponse:
         endpoint = "account.login" if error.kind == "NotLoggedIn" else "account.password"
         return redirect_to(endpoint, str(error))
     kind = error.kind if isinstance(error, AgentRefused) else "AgentUnreachable"
-    response = problem(error.http, TITLES.get(kind, "The board refused this"), str(error), error)
+    title = texts.heading(kind) or texts.heading("refused")
+    response = problem(error.http, title, str(error), error)
     if "seconds" in error.note.parameters:
         response.headers["Retry-After"] = str(error.note.parameters["seconds"])
     return response
-
-
-TITLES = {
-    "NotAuthorized": "Your role does not include this",
-    "AgentUnreachable": "The agent does not answer",
-    "TooManyTries": "Too many tries",
-}
 
 
 def add_headers(response: Response) -> Response:
@@ -291,15 +285,9 @@ def add_headers(response: Response) -> Response:
     return response
 
 
-_CSRF_TEXT = (
-    "The form's protection token is missing or no longer valid. Nothing was changed."
-    " Reload the page and try again."
-)
-
-
 def csrf_error(refusals: Refusals, _error: CSRFError) -> BaseResponse:
     refusals.log("without a valid form token", client(), request.path)
-    return problem(400, "The form is out of date", _CSRF_TEXT)
+    return problem(400, texts.heading("form-old"), texts.text("form-old"))
 
 
 def problem(
@@ -321,35 +309,15 @@ def problem(
     return response
 
 
-# HTTP status → heading of the error page
-HEADINGS = {
-    400: "The request cannot be read",
-    401: "Log in first",
-    403: "This is not allowed",
-    404: "There is nothing here",
-    405: "This address does not take the request",
-    409: "This is not possible now",
-    413: "The form is too large",
-    422: "A value cannot be used",
-    503: "This is not available now",
-}
-# HTTP status → what to do, if Werkzeug has made the error and has only a text for programmers
-REMEDIES = {
-    400: "The panel cannot read this request. Nothing was changed. Go back, reload the page, then try again.",
-    405: "This address takes no request of this kind. Nothing was changed. Go to the overview, and open the page from there.",
-    413: "What was sent is larger than this form may be. Nothing was changed. Enter less, or choose a smaller file.",
-}
-
-
 def http_error(error: HTTPException) -> BaseResponse:
     if error.code is None or error.code < 400:  # routing raises redirects as exceptions
         return cast("BaseResponse", error.get_response(request.environ))
-    text = error.description or "The panel cannot handle this request."
-    if error.description == type(error).description:
-        text = REMEDIES.get(error.code, text)
+    text = error.description or texts.text("http-other")
+    if error.description == type(error).description and f"http-{error.code}" in texts.TEXTS:
+        text = texts.text(f"http-{error.code}")  # Werkzeug has only a text for programmers
     if error.code == 404 and request.url_rule is None:
-        text = f"This panel has no page {request.path[:80]}. Check the address."
-    response = problem(error.code, error.name, text, heading=HEADINGS.get(error.code, ""))
+        text = texts.text("no-page", path=request.path[:80])
+    response = problem(error.code, error.name, text, heading=texts.heading(str(error.code)))
     for name, value in error.get_headers():
         if name.lower() not in ("content-type", "content-length"):
             response.headers[name] = value
@@ -359,18 +327,10 @@ def http_error(error: HTTPException) -> BaseResponse:
 def storage_error(error: Exception) -> BaseResponse:
     current_app.logger.error("settings.db: %s", error)
     return problem(
-        503,
-        "The panel cannot save",
-        f"The panel's database reported an error: {error}. Nothing was changed."
-        " Check whether the data partition is full, then try again.",
+        503, texts.heading("settings-not-saved"), texts.text("settings-not-saved", reason=str(error))
     )
 
 
 def any_error(error: Exception) -> BaseResponse:
     current_app.logger.exception("%s %r", request.method, request.path)  # %r: the path may have a line break
-    return problem(
-        500,
-        "The panel has failed",
-        "The panel has an internal error. Try again. If it fails again, read the board's journal:"
-        " journalctl -u evenkeel-panel",
-    )
+    return problem(500, texts.heading("panel-failed"), texts.text("panel-failed"))

@@ -16,6 +16,26 @@ if TYPE_CHECKING:
 
 TEXTS = {
     **AGENT_TEXTS,
+    # errors of any page; for Werkzeug's own errors, by HTTP status
+    "http-400": "the panel cannot read this request. Nothing was changed. Go back, reload the page, then try again",
+    "http-405": "this address takes no request of this kind. Nothing was changed. Go to the overview, and open the page from"
+    " there",
+    "http-413": "what was sent is larger than this form may be. Nothing was changed. Enter less, or choose a smaller file",
+    "http-other": "the panel cannot handle this request",
+    "no-page": "this panel has no page {path}. Check the address",
+    "log-in-first": "log in first",
+    "change-password-first": "change the first password first",
+    "from-another-site": "the request came from another site. Nothing was changed. Use the panel's own pages",
+    "form-old": "the form's protection token is missing or no longer valid. Nothing was changed. Reload the page and try again",
+    "settings-not-saved": "the panel's database reported an error: {reason}. Nothing was changed. Check whether the data"
+    " partition is full, then try again",
+    "panel-failed": "the panel has an internal error. Try again. If it fails again, open the page System, and download the"
+    " support bundle for the maker of the board",
+    # the API
+    "api-token-needed": "a change by the API needs a token: Authorization: Bearer TOKEN",
+    "api-no-method": "the API has no method {method}. /api/v1/openapi.json lists the methods",
+    "api-method": "{method} is called with {verb}",
+    "api-arguments": "the arguments of {method} are not valid: {reason}",
     "agent-silent": "the agent does not answer",
     "agent-not-running": "the agent does not answer: it is not running",
     "agent-stopped": "the agent does not answer: it stopped before it answered",
@@ -33,6 +53,23 @@ TEXTS = {
     "history-changes-hidden": "only an administrator sees the changes here, because they are from the audit log",
     "history-changes-unreadable": "the changes cannot be shown: {reason}. Reload the page in a moment",
     "history-changes-cut": "the page has searched the newest {count} rows of the audit log. It does not show older changes",
+    "history-no-table": "the history has no table {table}. Its tables are {tables}",
+    "history-span": "the span",
+    "history-span-1": "the first span",
+    "history-span-2": "the second span",
+    "history-start": "the start",
+    "history-end": "the end",
+    "history-start-of": "the start of {span}",
+    "history-end-of": "the end of {span}",
+    "history-bad-time": "{what} must be a time in seconds since 1970, or a date and time in UTC such as 2026-05-04T13:30",
+    "history-backwards": "{span} must end after it starts. Choose a later end or an earlier start",
+    "history-short": "{span} must have at least {seconds} seconds. Choose a longer one",
+    "history-long": "{span} must have at most two years. Choose a shorter one",
+    "history-app-long": "the name of the app is too long. Choose the app from the list",
+    "history-bad-span": "the span must be one of {spans}",
+    "history-no-end": "the span must have an end. Add the time at which it ends",
+    "history-early-end": "the end must be at least {seconds} seconds after the start of 1970. Choose a later end",
+    "history-half": "{span} must have a start and an end. Add the missing time",
     "overview-no-throughput": "the history service does not answer, so the throughput is not known: {reason}."
     " If the board has just started, wait a moment. Otherwise run 'systemctl restart evenkeel-history' on it",
     "wear-no-life": "the device {device} does not report how much of its life is used, so the panel cannot tell how"
@@ -54,6 +91,7 @@ TEXTS = {
     " than two. The bound rises with time",
     "wear-assumption": "The panel assumes that each written byte wears the device as much as before",
     "wear-watched": "The reports since {date} count",
+    "wear-days": "the number of days must be one of {days}",
     "wear-limit-missing": "the wear limit is missing. Enter a whole number from 1 to 100 %, or “off”",
     "wear-limit-set": "the board warns when up to {percent} % of the life of a device may be used",
     "wear-limit-off": "the board has no wear limit now. It still warns when a device runs out of spare blocks",
@@ -117,6 +155,13 @@ TEXTS = {
     "alerts-line-rule": "user and password may have at most 200 characters, in one line. Nothing was changed",
     "upload-type": "an upload has the header Content-Type: {type}. Nothing was stored. Use the page Updates, or correct the"
     " header",
+    "upload-size": "a bundle has more than 0 bytes and at most 2 GiB. Choose the file of a bundle",
+    "upload-busy": "another upload is running. Wait until it ends, then try again",
+    "upload-no-space": "the bundle has {megabytes:.0f} MB, but the data partition has space for {free:.0f} MB only. Free some"
+    " space, or install from a URL, which needs no space",
+    "upload-interrupted": "the upload was interrupted. Nothing was installed. Try again",
+    "update-role": "only an administrator may update the board",
+    "update-busy": "an installation is running. Wait until it ends, then try again",
     "no-bundle": "there is no uploaded bundle. Upload one first",
     "bundle-removed": "the uploaded bundle was removed",
     "not-removed": "an installation is running. Remove the bundle when it has ended",
@@ -146,6 +191,7 @@ TEXTS = {
     "bad-download": "the channels or the incident are not known. Reload the page, then choose again",
     "no-channel": "no channel is chosen. Choose at least one",
     "no-time": "no time is entered. Enter a time under From or To, or choose another time",
+    "network-no-interface": "there is no network interface {interface}. Open the page Network, and choose one of the list",
     "network-confirmed": "the change is confirmed and stays",
     "network-reverted": "the change is undone. The old settings are in force again in a moment",
     "network-to-dhcp": "automatic settings (DHCP)",
@@ -230,6 +276,27 @@ TEXTS = {
     "totp-off": "your log-in needs no code any more",
 }
 
+# Headings of pages with an error, by code, or by HTTP status. They have no full stop.
+HEADINGS = {
+    "NotAuthorized": "Your role does not include this",
+    "AgentUnreachable": "The agent does not answer",
+    "TooManyTries": "Too many tries",
+    "refused": "The board refused this",
+    "form-old": "The form is out of date",
+    "settings-not-saved": "The panel cannot save",
+    "panel-failed": "The panel has failed",
+    "400": "The request cannot be read",
+    "401": "Log in first",
+    "403": "This is not allowed",
+    "404": "There is nothing here",
+    "405": "This address does not take the request",
+    "409": "This is not possible now",
+    "413": "The form is too large",
+    "415": "This type of file cannot be used",
+    "422": "A value cannot be used",
+    "503": "This is not available now",
+}
+
 _RESTART_HISTORY = (
     "Make space on the data partition. If this does not help, run 'systemctl restart evenkeel-history'"
 )
@@ -275,6 +342,11 @@ _NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the boa
 def text(code: str, /, **parameters: Any) -> str:
     """The message as a sentence, with capital letter and full stop."""
     return _finish(render(TEXTS, code, parameters))
+
+
+def heading(code: str) -> str:
+    """The heading of a page with the error CODE; "" if it has none of its own."""
+    return HEADINGS.get(code, "")
 
 
 def phrase(code: str, /, **parameters: Any) -> str:

@@ -76,9 +76,9 @@ def guard() -> BaseResponse | None:
         return None
     g.identity = panel().sessions.identity(secret(), client(), active=request.endpoint not in LIVE)
     if g.identity is None:
-        return redirect_to("account.login", "Log in first.")
+        return redirect_to("account.login", texts.text("log-in-first"))
     if g.identity.must_change and request.endpoint not in WHILE_CHANGING:
-        return redirect_to("account.password", "Change the first password first.")
+        return redirect_to("account.password", texts.text("change-password-first"))
     return None
 
 

@@ -13,6 +13,7 @@ from evenkeel_api.interface import METHODS
 from flask import Blueprint, Response, abort, request
 from werkzeug.exceptions import MethodNotAllowed
 
+from .. import texts
 from ..context import call
 from .openapi import SERVED, document
 
@@ -27,20 +28,20 @@ def openapi() -> Response:
 @blueprint.route("/api/v1/<name>", methods=["GET", "POST", "OPTIONS"], provide_automatic_options=False)
 def method(name: str) -> Response:
     if name not in SERVED:
-        abort(404, f"The API has no method {name[:40]}. /api/v1/openapi.json lists the methods.")
+        abort(404, texts.text("api-no-method", method=name[:40]))
     found = METHODS[name]
     allowed = ["POST", "OPTIONS"] if found.changes else ["GET", "HEAD", "OPTIONS"]
     if request.method == "OPTIONS":
         return Response(headers={"Allow": ", ".join(allowed)})
     if request.method not in allowed:
-        raise MethodNotAllowed(allowed, f"{name} is called with {allowed[0]}.")
+        raise MethodNotAllowed(allowed, texts.text("api-method", method=name, verb=allowed[0]))
     try:
         if request.method == "POST":
             values = msgspec.json.decode(request.get_data() or b"{}", type=found.request)
         else:
             values = msgspec.convert(_query(), found.request, strict=False)
     except (msgspec.ValidationError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        abort(422, f"The arguments of {name} are not valid: {error}.")
+        abort(422, texts.text("api-arguments", method=name, reason=str(error)))
     answer = call(name, *(getattr(values, field) for field in values.__struct_fields__))
     return Response(msgspec.json.encode({} if answer is None else answer), mimetype="application/json")
 

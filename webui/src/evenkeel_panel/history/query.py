@@ -13,11 +13,11 @@ from urllib.parse import quote_plus
 from evenkeel_history.tiers import DAY
 from flask import abort, request, url_for
 
+from .. import texts
 from . import model
 
 SHORTEST = 60  # the shortest span that a user can zoom to, in seconds
 LONGEST = 731 * DAY
-TIME_RULE = "must be a time in seconds since 1970, or a date and time in UTC such as 2026-05-04T13:30"
 NAME_LENGTH = 64  # the maximum length of an app's name
 
 
@@ -107,30 +107,32 @@ def form_time(at: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
-def _time(name: str, words: str) -> int | None:
+def _time(name: str, what: str) -> int | None:
+    """The time of the parameter NAME; None without it. WHAT: what a message calls it."""
     text = request.args.get(name, "").strip()
     if not text:
         return None
     found = parse_time(text)
     if found is None:
-        abort(422, f"The {words} {TIME_RULE}.")
+        abort(422, texts.text("history-bad-time", what=what))
     return found
 
 
-def _check(start: int, end: int, words: str) -> tuple[int, int]:
+def _check(start: int, end: int, span: str) -> tuple[int, int]:
+    """The span from START to END, if it can be shown. SPAN: what a message calls it."""
     if end <= start:
-        abort(422, f"The {words} must end after it starts. Choose a later end or an earlier start.")
+        abort(422, texts.text("history-backwards", span=span))
     if end - start < SHORTEST:
-        abort(422, f"The {words} must have at least {SHORTEST} seconds. Choose a longer one.")
+        abort(422, texts.text("history-short", span=span, seconds=SHORTEST))
     if end - start > LONGEST:
-        abort(422, f"The {words} must have at most two years. Choose a shorter one.")
+        abort(422, texts.text("history-long", span=span))
     return start, end
 
 
 def _app() -> str | None:
     app = request.args.get("app")
     if app is not None and len(app) > NAME_LENGTH:
-        abort(422, "The name of the app is too long.")
+        abort(422, texts.text("history-app-long"))
     return app
 
 
@@ -138,28 +140,27 @@ def query() -> Query:
     """The query in the URL. If a parameter is bad, the answer is 422 with the reason."""
     span = request.args.get("span", model.SPAN)
     if span not in model.SPANS:
-        abort(422, f"The span must be one of {', '.join(model.SPANS)}.")
-    start, end = _time("start", "start"), _time("end", "end")
+        abort(422, texts.text("history-bad-span", spans=list(model.SPANS)))
+    start, end = _time("start", texts.phrase("history-start")), _time("end", texts.phrase("history-end"))
     if start is not None:
         if end is None:
-            abort(422, "The span must have an end. Add the time at which it ends.")
-        _check(start, end, "span")
+            abort(422, texts.text("history-no-end"))
+        _check(start, end, texts.phrase("history-span"))
     elif end is not None and end < SHORTEST:
-        abort(
-            422, f"The end must be at least {SHORTEST} seconds after the start of 1970. Choose a later end."
-        )
+        abort(422, texts.text("history-early-end", seconds=SHORTEST))
     return Query(span, start, end, _app())
 
 
 def pair() -> Pair:
     """The query of a comparison in the URL. If a parameter is bad or missing, the answer is 422 with the reason."""
     spans = []
-    for number, words in (("", "first span"), ("2", "second span")):
+    for number, code in (("", "history-span-1"), ("2", "history-span-2")):
+        span = texts.phrase(code)
         start, end = (
-            _time(f"start{number}", f"start of the {words}"),
-            _time(f"end{number}", f"end of the {words}"),
+            _time(f"start{number}", texts.phrase("history-start-of", span=span)),
+            _time(f"end{number}", texts.phrase("history-end-of", span=span)),
         )
         if start is None or end is None:
-            abort(422, f"The {words} must have a start and an end. Add the missing time.")
-        spans.append(_check(start, end, words))
+            abort(422, texts.text("history-half", span=span))
+        spans.append(_check(start, end, span))
     return Pair(spans[0], spans[1], _app())

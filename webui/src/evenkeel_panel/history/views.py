@@ -94,7 +94,7 @@ def page_json() -> Response:
 @blueprint.get("/history/<table>.csv")
 def page_csv(table: str = "charts") -> Response:
     if table not in model.TABLES:
-        abort(404, f"The history has no table {table[:80]}. Its tables are {CSV_NAMES}.")
+        abort(404, texts.text("history-no-table", table=table[:80], tables=CSV_NAMES))
     asked = query()
     struct, field = model.TABLES[table]
     page = _data(

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from flask import abort
 
+from .. import texts
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -44,7 +46,7 @@ class Uploads:
     def receive(self, body: Body, length: int) -> None:
         """Store BODY, which has LENGTH bytes, as the bundle. Aborts the request if this is not possible."""
         if not 0 < length <= MAX_BYTES:
-            abort(413 if length else 400, "A bundle has more than 0 bytes and at most 2 GiB.")
+            abort(413 if length else 400, texts.text("upload-size"))
         with self.lock():
             self.remove()
             self._check_space(length)
@@ -65,7 +67,7 @@ class Uploads:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                abort(409, "Another upload is running. Wait until it ends, then try again.")
+                abort(409, texts.text("upload-busy"))
             yield
 
     def size(self) -> int:
@@ -101,11 +103,7 @@ class Uploads:
         disk = os.statvfs(self._folder)
         free = max(0, disk.f_bavail * disk.f_frsize - RESERVE_BYTES)
         if length > free:
-            abort(
-                413,
-                f"The bundle has {length / 1e6:.0f} MB, but the data partition has space for {free / 1e6:.0f} MB only."
-                " Free some space, or install from a URL, which needs no space.",
-            )
+            abort(413, texts.text("upload-no-space", megabytes=length / 1e6, free=free / 1e6))
 
 
 def _copy(body: Body, file: BinaryIO, length: int) -> None:
@@ -113,7 +111,7 @@ def _copy(body: Body, file: BinaryIO, length: int) -> None:
     while left:
         chunk = body.read(min(left, CHUNK_BYTES))
         if not chunk:
-            abort(400, "The upload was interrupted. Nothing was installed. Try again.")
+            abort(400, texts.text("upload-interrupted"))
         file.write(chunk)
         left -= len(chunk)
     file.flush()

@@ -107,9 +107,9 @@ def upload() -> Response | tuple[Response, int]:
     """Store the body as the uploaded bundle and check it. The answer says what it contains, as JSON."""
     who = identity()
     if who is None or not includes(who.role, ADMIN):
-        abort(403, "Only an administrator may update the board.")
+        abort(403, texts.text("update-role"))
     if call("GetUpdate").state == "installing":
-        abort(409, "An installation is running. Wait until it ends, then try again.")
+        abort(409, texts.text("update-busy"))
     uploads = _uploads()
     uploads.receive(request.stream, request.content_length or 0)
     try:

@@ -34,7 +34,7 @@ def _days() -> int:
     """The span in the URL, in days. If it is bad, the answer is 422 with the reason."""
     days = request.args.get("days", str(model.RATE_DAYS))
     if days not in map(str, model.SPANS):
-        abort(422, f"The number of days must be one of {', '.join(map(str, model.SPANS))}.")
+        abort(422, texts.text("wear-days", days=list(model.SPANS)))
     return int(days)
 
 
