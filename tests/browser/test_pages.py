@@ -31,7 +31,7 @@ PAGES = {
     "journal": ("/system/journal", "newest last"),
     "restart": ("/system/restart", "All apps stop"),
     "users": ("/users", "admin"),
-    "audit": ("/audit", "ChangePassword"),
+    "audit": ("/audit", "Change password"),
     "account": ("/account", "Sessions"),
 }
 PICTURES = ("overview", "wear")  # pages that tests/browser/picture shows

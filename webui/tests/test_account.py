@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyotp
 import pytest
-from evenkeel_panel import gunicorn_conf
+from evenkeel_api import errors as api_errors
+from evenkeel_api.features.accounts import Entry
+from evenkeel_api.interface import METHODS
+from evenkeel_panel import audit, gunicorn_conf
 from evenkeel_panel.account.views import MAX_LOG_INS
 from evenkeel_panel.fake_agent import unreachable
+from evenkeel_panel.history import changes
 from evenkeel_panel.recorder.download import MAX_DOWNLOADS
 from evenkeel_panel.testing import BASE, FIRST, PASSWORD, Browser
 from itsdangerous import URLSafeTimedSerializer
@@ -277,8 +281,28 @@ def test_audit(admin: Browser, other: Browser) -> None:
         ("admin", "LogIn", "", ""),
     ]
     page = admin.get("/audit").text
-    assert "WrongPassword" in page
-    assert "name player, weight 250" in page
+    for words in ("Log in", "wrong password", "Weight", "app player, weight 250", "Change password"):
+        assert f">{words}<" in page, words
+    for raw in ("SetWeight", "WrongPassword", "name player"):
+        assert raw not in page
+
+
+def test_the_audit_log_has_words_for_everything() -> None:
+    for error in api_errors.AgentError.__subclasses__():
+        assert audit.outcome(error.kind) != error.kind
+    assert audit.outcome("OfTomorrow") == "OfTomorrow"
+    for method in METHODS.values():
+        shown = [one.name for one in method.inputs if one.name not in method.secret]
+        entry = Entry(1, 1, "a", "panel", "", method.name, ", ".join(f"{name} True" for name in shown), "")
+        assert not re.search(r"_|\bname True|True|[a-z][A-Z]", audit.values(entry).replace("DNS", "")), (
+            method.name
+        )
+        assert not re.search(r"[a-z][A-Z]|[Tt]otp", changes.name(method.name)) or not method.changes, (
+            method.name
+        )
+    for detail in ("with a code", "something of tomorrow"):
+        assert audit.values(Entry(1, 1, "a", "panel", "", "LogIn", detail, "")) == detail
+    assert audit.values(Entry(1, 1, "a", "panel", "", "OfTomorrow", "x 1", "")) == "x 1"
 
 
 def test_roles(admin: Browser, other: Browser) -> None:

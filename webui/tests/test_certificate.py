@@ -60,7 +60,7 @@ def test_a_certificate_is_installed_from_one_or_two_files(admin: Browser, agent:
     assert agent.pem == "BOTH"
     assert "InstallCertificate False" in agent.calls
     page = admin.get("/audit").text
-    assert "InstallCertificate" in page
+    assert "Install certificate" in page
     assert "CHAIN" not in page
 
 

@@ -5,15 +5,41 @@ from __future__ import annotations
 
 import msgspec
 from evenkeel_api.features.accounts import Entry
+from evenkeel_api.interface import METHODS
 from evenkeel_api.roles import ADMIN
 from flask import Blueprint, Response, render_template, request
 
+from .. import texts
 from ..context import Nav, call
+from ..history import changes
 from ..tables import csv_file
 
 blueprint = Blueprint("audit", __name__, template_folder="templates")
 NAV = Nav(330, "Audit log", "audit.page", ADMIN)
 ROWS = 100  # per page
+# argument of a method → what the page calls it, if its name is no word of the panel
+LABELS = {
+    "hostname": "name",
+    "id": "number",
+    "mail_to": "to",
+    "mail_from": "from",
+    "smtp_server": "mail server",
+    "smtp_port": "port",
+    "smtp_security": "encryption",
+    "smtp_user": "user",
+    "dns": "DNS servers",
+    "source": "bundle",
+    "allow_older": "also older",
+    "keep_recordings": "keep recordings",
+    "compare": "other schedulers",
+    "exclusive": "pause apps",
+    "force": "although browsers insist on HTTPS",
+}
+# method → what its argument `name` is, if it is not an app
+NAMED = dict.fromkeys(("AddUser", "SetRole", "ResetPassword", "RemoveUser"), "user") | {
+    "CreateToken": "token"
+}
+ANSWERS = {"True": "yes", "False": "no"}
 
 
 def _rows() -> list[Entry]:
@@ -22,6 +48,25 @@ def _rows() -> list[Entry]:
         "ListAudit", int(before) if before.isascii() and before.isdigit() and len(before) < 18 else 0, ROWS
     )
     return found
+
+
+def values(entry: Entry) -> str:
+    """The arguments in ENTRY as the page shows them: “app player, weight 300” for “name player, weight 300”."""
+    given = changes.arguments(entry) if entry.action in METHODS else {}
+    labels = LABELS | {"name": NAMED.get(entry.action, "app")}
+    shown = ", ".join(f"{labels.get(name, name)} {ANSWERS.get(text, text)}" for name, text in given.items())
+    return shown or entry.detail
+
+
+def outcome(kind: str) -> str:
+    """Why the action failed. KIND: the last part of the name of the agent's error."""
+    code = f"outcome-{kind}"
+    return texts.phrase(code) if code in texts.TEXTS else kind
+
+
+blueprint.add_app_template_filter(changes.name, "audit_action")
+blueprint.add_app_template_filter(values, "audit_values")
+blueprint.add_app_template_filter(outcome, "audit_outcome")
 
 
 @blueprint.get("/audit")

@@ -45,6 +45,14 @@ NAMES = {
     "SetTimeZone": ("Time zone", "zone"),
     "SetTimeServers": ("Time servers", "servers"),
     "SetWearLimit": ("Wear limit", "percent"),
+    "CheckSession": ("Use of an API token", ""),
+    "ConfirmTotp": ("Code at log-in on", ""),
+    "EndTotp": ("Code at log-in off", ""),
+    "OpenRecording": ("Download of a recording", ""),
+    "OpenSupportBundle": ("Download of the support bundle", ""),
+    "GetBackup": ("Download of a backup", ""),
+    "CreateToken": ("New API token", ""),
+    "RemoveToken": ("Remove API token", ""),
 }
 # method → the method whose value it sets back
 UNDOES = {"UndoWeight": WEIGHT, "UndoFixedShare": "SetFixedShare"}
@@ -88,7 +96,7 @@ def name(action: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", action).capitalize()
 
 
-def _arguments(entry: Entry) -> dict[str, str]:
+def arguments(entry: Entry) -> dict[str, str]:
     """The arguments in the detail of ENTRY: “name player, weight 300”. Only the last one may contain a comma."""
     method = METHODS[entry.action]
     names = [one.name for one in method.inputs if one.name not in method.secret]
@@ -111,7 +119,7 @@ def changes(log: Iterable[Entry], start: int, end: int) -> list[Change]:
     for entry in sorted(log, key=lambda entry: entry.id):
         if entry.outcome or not is_change(entry.action):
             continue
-        given = _arguments(entry)
+        given = arguments(entry)
         app, action = given.get("name", ""), UNDOES.get(entry.action, entry.action)
         new = given.get(NAMES.get(action, ("", ""))[1])
         old = values.get((action, app))
