@@ -127,9 +127,7 @@ def test_a_pool_that_is_off_says_why_and_keeps_the_form(admin: Browser, agent: F
     off = [PriorityDirectory("player", "/a", "off")]
     agent.cache = Cache("off", directories=off, problem=[Message("pool-no-module").note()])
     page = admin.get("/cache").text
-    assert (
-        "the kernel module evenkeel_pagepool is not loaded; run &#39;modprobe evenkeel_pagepool&#39;" in page
-    )
+    assert "the kernel module evenkeel_pagepool is not loaded; restart the board" in page
     assert "Everything else on the board works." in page
     assert "The page pool is off." in rows(page)["/a"]
     assert 'action="/cache/add"' in page

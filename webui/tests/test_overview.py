@@ -97,14 +97,15 @@ def test_a_problem_has_a_reason_and_a_remedy(page: Browser, agent: FakeAgent) ->
     assert [(problem["reason"], problem["remedy"]) for problem in data(page)["problems"]] == [
         (
             "Evenkeel is not active on mmcblk0: its scheduler is none.",
-            "Run 'echo evenkeel > /sys/block/mmcblk0/queue/scheduler'.",
+            "Restart the board on the page System, or run 'echo evenkeel > /sys/block/mmcblk0/queue/scheduler'.",
         ),
         (
             "Apps.d/x.toml is ignored: unit is missing.",
-            "Correct the file, then run 'systemctl reload evenkeeld'. The other apps still work.",
+            "The other apps still work. Ask the maker of the app to correct the file. Then restart the board on the page"
+            " System, or run 'systemctl reload evenkeeld'.",
         ),
     ]
-    assert "What to do: Correct the file" in text_of(page)
+    assert "What to do: The other apps still work" in text_of(page)
     assert "Everything is fine" not in text_of(page)
 
 
@@ -144,7 +145,8 @@ def test_the_first_password_is_shown_at_a_start_only() -> None:
 def test_a_problem_without_a_known_remedy_points_to_the_journal() -> None:
     assert texts.explained(external("it smells; call someone")) == (
         "It smells; call someone.",
-        "Look for the reason in the journal: run 'journalctl -b' on the board.",
+        "Look for the reason on the page System, under Journal. If you do not find it, download the support bundle there"
+        " for the maker of the board.",
     )
 
 

@@ -71,13 +71,13 @@ def test_the_json_twin_has_the_data_of_the_page(admin: Browser) -> None:
 
 CASES = [
     (Recorder(state="running"), "No channel is set up, so nothing is recorded"),
-    (Recorder(state="stopped"), "run 'systemctl start ek-recorder'"),
+    (Recorder(state="stopped"), "restart the board on the page System"),
     (Recorder(state="not-installed"), "This board has no recorder"),
     (Recorder(state="unknown"), "because systemd does not answer"),
     (Recorder(state="starting"), "Wait a moment"),
     (
         Recorder(state="failed", problems=[Message("recorder-failed", unit="ek-recorder.service").note()]),
-        "The recorder has failed, so nothing is recorded; see",
+        "The recorder has failed, so nothing is recorded; look for",
     ),
     (Recorder(state="running", configuration="a restart is needed"), "is not in force: a restart is needed."),
     (
@@ -204,7 +204,7 @@ def test_a_download(admin: Browser, agent: FakeAgent) -> None:
 def test_a_download_has_a_row_in_the_audit_log(admin: Browser) -> None:
     send(admin, "arm", span="all", format="csv-hex")
     row = words(admin, "/audit")
-    assert "OpenRecording" in row
+    assert "Download of a recording" in row
     assert "format csv-hex, channels [&#39;arm&#39;]" in row
 
 

@@ -73,7 +73,7 @@ def test_one_device_without_evenkeel_is_a_problem(tmp_path: Path) -> None:
     assert board.scheduler == "mq-deadline"
     assert [str(problem) for problem in board.problems] == [
         "evenkeel is not active on vdb: its scheduler is mq-deadline;"
-        " run 'echo evenkeel > /sys/block/vdb/queue/scheduler'"
+        " restart the board on the page System, or run 'echo evenkeel > /sys/block/vdb/queue/scheduler'"
     ]
 
 

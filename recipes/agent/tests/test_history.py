@@ -35,9 +35,7 @@ def test_a_history_that_works_is_off_or_has_just_started_is_no_problem(tmp_path:
 
 def test_a_history_that_failed(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, Unit("loaded", "failed", "failed"))
-    assert problem.startswith(
-        "the history has failed, so nothing is kept; see 'journalctl -u evenkeel-history"
-    )
+    assert problem.startswith("the history has failed, so nothing is kept; look for evenkeel-history")
     (problem,) = problems(tmp_path, Unit("loaded", "activating", "auto-restart"))
     assert problem.startswith("the history has failed, and systemd restarts it")
 
@@ -45,7 +43,8 @@ def test_a_history_that_failed(tmp_path: Path) -> None:
 def test_a_history_that_does_not_respond(tmp_path: Path) -> None:
     write_status(tmp_path, age_s=60)
     assert problems(tmp_path) == [
-        f"the history has not responded for 60 s; restart it, or see 'journalctl -u {SERVICE}'"
+        f"the history has not responded for 60 s; restart the board on the page System,"
+        f" or look for {SERVICE} on the page System, Journal, or see 'journalctl -u {SERVICE}'"
     ]
 
 

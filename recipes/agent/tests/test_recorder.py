@@ -47,25 +47,22 @@ def test_a_recorder_that_is_absent_off_or_without_statistics_is_no_problem(tmp_p
 def test_a_partition_that_is_not_mounted(tmp_path: Path, state: str) -> None:
     assert problems(tmp_path, partition=Unit("loaded", state, "dead")) == [
         "the recorder's partition is not mounted, so nothing can be recorded;"
-        " see 'systemctl status recorder.mount'"
+        " restart the board on the page System, or see 'systemctl status recorder.mount'"
     ]
 
 
 def test_a_recorder_that_failed(tmp_path: Path) -> None:
     (problem,) = problems(tmp_path, Unit("loaded", "failed", "failed"))
-    assert problem.startswith(
-        "the recorder has failed, so nothing is recorded; see 'journalctl -u ek-recorder"
-    )
+    assert problem.startswith("the recorder has failed, so nothing is recorded; look for ek-recorder")
     (problem,) = problems(tmp_path, Unit("loaded", "activating", "auto-restart"))
-    assert problem.startswith(
-        "the recorder has failed, and systemd restarts it; see 'journalctl -u ek-recorder"
-    )
+    assert problem.startswith("the recorder has failed, and systemd restarts it; look for ek-recorder")
 
 
 def test_a_recorder_that_does_not_respond(tmp_path: Path) -> None:
     write_statistics(tmp_path, {"arm": channel()}, age_s=60)
     assert problems(tmp_path) == [
-        "the recorder has not responded for 60 s; restart it, or see 'journalctl -u ek-recorder.service'"
+        "the recorder has not responded for 60 s; restart the board on the page System,"
+        " or look for ek-recorder.service on the page System, Journal, or see 'journalctl -u ek-recorder.service'"
     ]
 
 

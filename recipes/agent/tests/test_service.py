@@ -300,7 +300,8 @@ async def test_starting_and_stopping(board: Harness) -> None:
     error = await board.refused("StartApp", "player")
     text = (
         "app player was not started: the job for evenkeel-player.service ended as failed;"
-        " see 'journalctl -u evenkeel-player.service'"
+        " look for evenkeel-player.service on the page System, Journal,"
+        " or see 'journalctl -u evenkeel-player.service'"
     )
     assert (error.name, error.text) == (ERROR + "Failed", text)
     unit.result = "done"

@@ -70,7 +70,9 @@ def test_a_service_that_ends_before_its_answer_is_named(
 ) -> None:
     monkeypatch.setattr(Pool, "_answer", lambda self, connection: False)
     with Pool(tmp_path / "pool") as pool:
-        refused(pool, r"cannot be reached at .*; see 'systemctl status evenkeel-pool'")
+        refused(
+            pool, r"cannot be reached at .*; restart the board .*, or see 'systemctl status evenkeel-pool'"
+        )
         assert "cannot be reached" in pagepool.problem(pool.path)
 
 

@@ -62,7 +62,7 @@ class AgentError(Exception):
     about_user = False
 
     def __init__(self, note: Note) -> None:
-        super().__init__(texts.sentence(note))
+        super().__init__(texts.refusal(note))
         self.note = note
 
 

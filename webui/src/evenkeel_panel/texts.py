@@ -6,6 +6,7 @@ A text is in the syntax of str.format(). A translation is another table with the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from evenkeel_api.messages import render
@@ -71,7 +72,7 @@ TEXTS = {
     "history-early-end": "the end must be at least {seconds} seconds after the start of 1970. Choose a later end",
     "history-half": "{span} must have a start and an end. Add the missing time",
     "overview-no-throughput": "the history service does not answer, so the throughput is not known: {reason}."
-    " If the board has just started, wait a moment. Otherwise run 'systemctl restart evenkeel-history' on it",
+    " If the board has just started, wait a moment. Otherwise restart it on the page System",
     "wear-no-life": "the device {device} does not report how much of its life is used, so the panel cannot tell how"
     " long it lasts",
     "wear-no-report": "no report of {device} is saved yet. Look again in five minutes",
@@ -179,14 +180,14 @@ TEXTS = {
     " space, or install from a URL, which needs no space",
     "upload-interrupted": "the upload was interrupted. Nothing was installed. Try again",
     "update-role": "only an administrator may update the board",
-    "update-busy": "an installation is running. Wait until it ends, then try again",
     "no-bundle": "there is no uploaded bundle. Upload one first",
     "bundle-removed": "the uploaded bundle was removed",
     "not-removed": "an installation is running. Remove the bundle when it has ended",
     "installation-begun": "the installation has begun",
     "slot-chosen": "the board starts slot {slot} next time",
     "recorder-starting": "the recorder is starting. Wait a moment",
-    "recorder-stopped": "the recorder is stopped, so nothing is recorded. To start it, run 'systemctl start ek-recorder'",
+    "recorder-stopped": "the recorder is stopped, so nothing is recorded. To start it, restart the board on the page System,"
+    " or run 'systemctl start ek-recorder'",
     "recorder-not-installed": "this board has no recorder, because its image was built without it",
     "recorder-unknown": "the state of the recorder is not known, because systemd does not answer. This page recovers by itself",
     "recorder-configuration": "the configuration in the files is not in force: {reason}",
@@ -209,7 +210,7 @@ TEXTS = {
     "bad-download": "the channels or the incident are not known. Reload the page, then choose again",
     "no-channel": "no channel is chosen. Choose at least one",
     "no-time": "no time is entered. Enter a time under From or To, or choose another time",
-    "network-no-interface": "there is no network interface {interface}. Open the page Network, and choose one of the list",
+    "network-no-form": "there is no network interface {interface}. Open the page Network, and choose one of the list",
     "network-confirmed": "the change is confirmed and stays",
     "network-reverted": "the change is undone. The old settings are in force again in a moment",
     "network-to-dhcp": "automatic settings (DHCP)",
@@ -222,8 +223,8 @@ TEXTS = {
     "clock-synchronised": "the clock is right: {server} sets it",
     "clock-waiting": "the clock may be wrong, because no time server has answered yet. If it stays so, enter a time server"
     " that the board can reach",
-    "clock-off": "the clock may be wrong, because the time service is stopped. To start it, run"
-    " 'systemctl start systemd-timesyncd' on the board",
+    "clock-off": "the clock may be wrong, because the time service is stopped. To start it, restart the board on"
+    " the page System, or run 'systemctl start systemd-timesyncd' on it",
     "clock-missing": "the clock may be wrong, because the image of this board has no time service. Build an image with the"
     " package systemd-timesyncd",
     "clock-unknown": "it is not known whether the clock is right. Reload the page in a moment",
@@ -241,7 +242,8 @@ TEXTS = {
     "backup-missing": "no file is chosen. Choose the file of a backup",
     "backup-restored": "the settings of the backup are those of the board now. If your password has changed, log in again",
     "backup-restored-network": "the other settings of the backup are those of the board now. Confirm the network settings",
-    "backup-large": "the file has more than {limit} characters. If it is a backup, run 'ekctl restore FILE' on the board",
+    "backup-large": "the file has more than {limit} characters. Choose a file that the page System has made. To restore a"
+    " larger backup, run 'ekctl restore FILE' on the board",
     "backup-same": "the backup has the same settings as this board. Nothing needs to be restored",
     "setup-role": "only an administrator can set up the board. Nothing was changed. Ask an administrator",
     "setup-step": "there is no such step. Nothing was changed. Choose one of: {steps}",
@@ -315,46 +317,125 @@ HEADINGS = {
     "503": "This is not available now",
 }
 
-_RESTART_HISTORY = (
-    "Make space on the data partition. If this does not help, run 'systemctl restart evenkeel-history'"
-)
-_SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent tries again by itself"
 _FAULTS = "Read the reason, and look it up in /usr/share/doc/ek-recorder/recorder.md under “Faults and their outcome”"
-# What to do about a problem, by the code of its message. A text that has its remedy after the last "; " needs no entry.
+_SCHEDULER = "Check on the page Apps that the scheduler is evenkeel. The agent tries again by itself"
+_AGAIN = "Try again in a minute. If it fails again, restart the board on the page System"
+_SPACE = "Look on the overview whether the data partition is full. If not, restart the board on the page System, then try again"
+_CORRECT = "Correct the value, then try again"
+_CLOCK = "Check the clock on the page System"
+_AGENT = (
+    "Wait a minute: the board starts the agent again by itself. If it stays so, switch the board off and on"
+)
+_LIST = "Reload the page, and choose an app of the list"
+_HISTORY = "Make space on the data partition. If this does not help, restart the board on the page System"
+# What to do about a problem or after a refusal, by the code of its message. A text that has its remedy after the last "; "
+# needs no entry. What the user can do on the panel comes first: a board has no log-in for a shell, unless its owner enables
+# one.
 REMEDIES = {
+    # problems
     "settings-not-open": "Check the data partition. The panel tries again by itself, and users may have to log in again",
-    "data-degraded": "Read the report of the check in /run/evenkeel/data-fsck, then restart the board",
+    "data-degraded": "Restart the board on the page System. If the problem stays, download the support bundle there for the"
+    " maker of the board, or read the report of the check in /run/evenkeel/data-fsck",
     "systemd-silent": "Wait a minute: the agent asks again by itself. If the problem stays, restart the board",
-    "counters-unreadable": "Check that the module evenkeel is loaded: run 'lsmod'. Restart the board if it is not",
-    "counters-unknown": "Install the kernel module and the agent from the same version",
-    "apps-unreadable": "Check the folder, then run 'systemctl reload evenkeeld'",
-    "app-ignored": "Correct the file, then run 'systemctl reload evenkeeld'. The other apps still work",
-    "app-not-controlled": "Put 'Slice=evenkeel-apps.slice' into its unit, run 'systemctl daemon-reload', then restart it",
+    "counters-unreadable": "Restart the board on the page System. If the problem stays, install an update: the module evenkeel"
+    " may be missing",
+    "counters-unknown": "Install an update on the page Updates: kernel module and agent must be of the same version",
+    "apps-unreadable": "Restart the board on the page System. If the problem stays, check the folder, then run"
+    " 'systemctl reload evenkeeld'",
+    "app-ignored": "The other apps still work. Ask the maker of the app to correct the file. Then restart the board on the page"
+    " System, or run 'systemctl reload evenkeeld'",
+    "app-not-controlled": "Ask the maker of the app to put 'Slice=evenkeel-apps.slice' into its unit. Then restart the board on"
+    " the page System",
     "weight-not-in-force": _SCHEDULER,
     "fixed-share-not-in-force": _SCHEDULER,
     "fixed-share-still-in-force": _SCHEDULER,
     "weights-unreadable": "Check the data partition. The first weight that you set replaces the file",
     "fixed-shares-unreadable": "Check the data partition. The first fixed share that you set replaces the file",
     "accounts-not-saved": "Check the data partition. The agent tries again by itself",
-    "data-full": "Remove files that are not needed below /var, or the uploaded bundle on the page Updates",
+    "data-full": "Remove the uploaded bundle on the page Updates, or files that are not needed below /var",
     "accounts-damaged": "Restart the board, if necessary by its power switch: its console then shows the first password of"
     " admin. Log in with it, and add the users again",
     "channel-failed": _FAULTS,
     "channels-failed": _FAULTS,
     "channel-degraded": _FAULTS,
     "channels-degraded": _FAULTS,
-    "pool-device-failed": "Run 'systemctl restart evenkeel-pool'. If the problem stays, restart the board",
-    "history-not-saved": _RESTART_HISTORY,
-    "history-lost": _RESTART_HISTORY,
+    "pool-device-failed": "Restart the board on the page System, or run 'systemctl restart evenkeel-pool'",
+    "history-not-saved": _HISTORY,
+    "history-lost": _HISTORY,
     "update-failed": "Check the bundle, and install it again on the page Updates",
     "restore-unfinished": "Wait a minute: the agent tries again by itself. If the problem stays, restore the backup again",
     "time-servers-not-in-use": "Wait a minute: the agent tries again by itself. If the problem stays, enter the servers"
     " again on the page System",
     "slot-unconfirmed": "Wait a minute. If the problem stays, the next lines say which health check fails",
-    "slot-unhealthy": "Run 'ek-health' on the board. A check that fails names what it has found",
+    "slot-unhealthy": "Restart the board on the page System. If the check fails again, install another version on the page"
+    " Updates, or run 'ek-health' on the board, which names what a check has found",
     "reset-failed": "Check the flash of the board on the page Wear. Then order the reset again, or flash the board",
+    # refusals
+    "for-app": _CORRECT,
+    "invalid-argument": _CORRECT,
+    "weight-type": _CORRECT,
+    "fixed-share-type": _CORRECT,
+    "bad-moment": "Enter a time in UTC, such as 2026-11-25 10:00:00",
+    "stays": _AGAIN,
+    "unknown-app": _LIST,
+    "app-removed": _LIST,
+    "app-not-added": "Correct the form, then add the app again",
+    "app-not-removed": _AGAIN,
+    "fixed-share-too-much": "Enter a lower share, or lower that of another app first",
+    "not-changed": "Ask the maker of the app",
+    "not-started": "Look for the app on the page System, Journal, then start it again",
+    "not-stopped": "Look for the app on the page System, Journal, then stop it again",
+    "caller-left": "Try again",
+    "polkit-silent": _AGAIN,
+    "polkit-no": "Ask an administrator, or do it on the panel as a user whose role includes it",
+    "weight-not-saved": _SPACE,
+    "fixed-share-not-saved": _SPACE,
+    "time-servers-not-saved": _SPACE,
+    "directories-not-saved": _SPACE,
+    "wear-limit-not-saved": _SPACE,
+    "alerts-not-saved": _SPACE,
+    "network-not-saved": _SPACE,
+    "certificate-failed": _AGAIN,
+    "certificate-keys": "Choose the file of the certificate, and the file of its key",
+    "certificate-count": "Choose only the certificate of the board and the intermediate certificates",
+    "certificate-expired": f"{_CLOCK}. If it is right, let the authority sign a new certificate",
+    "certificate-early": f"{_CLOCK}. If it is right, wait until that time",
+    "certificate-not-served": _AGAIN,
+    "validation-failed": _AGAIN,
+    "validation-impossible": "Read the reason, then start the validation again on the page Validation",
+    "validation-no-case": "Choose another profile or topic",
+    "not-downloaded": "Try again in a minute. If it fails again, look on the page Recorder for the reason",
+    "bundle-refused": "Choose a bundle that was made for this kind of board, and signed by its owner",
+    "bundle-path": "Upload the bundle on the page Updates, or enter its URL there",
+    "not-installed": "Read the reason, then install the bundle again on the page Updates",
+    "slot-not-chosen": "Look on the page Updates at the state of the slots, then try again",
+    "no-slot": "Choose a slot on the page Updates",
+    "not-restarted": "Try again in a minute. If it fails again, switch the board off and on",
+    "not-switched-off": "Try again in a minute. If it fails again, stop the apps on the page Apps, then switch the power off",
+    "not-reset": _AGAIN,
+    "name-not-set": _AGAIN,
+    "time-zone-not-set": _AGAIN,
+    "backup-not-made": _AGAIN,
+    "not-restored": "Read the reason, then restore the backup again on the page System",
+    "bundle-not-made": _AGAIN,
+    "journal-not-read": _AGAIN,
+    "directory-listed": "Choose another directory",
+    "network-same": "Enter other settings",
+    "network-mode": "Choose Automatic or Fixed",
+    "agent-silent": _AGENT,
+    "agent-not-running": _AGENT,
+    "agent-stopped": _AGENT,
+    "agent-not-allowed": "Install an update, or flash the board",
+    "agent-error": _AGENT,
+    "agent-slow": "Look in a minute whether the change was made. If it stays so, restart the board on the page System",
+    "agent-failed": _AGENT,
+    "agent-unreadable": "Install an update on the page Updates: panel and agent must be of the same version",
+    "bus-unreachable": _AGENT,
 }
-_NO_REMEDY = "Look for the reason in the journal: run 'journalctl -b' on the board"
+_NO_REMEDY = (
+    "Look for the reason on the page System, under Journal. If you do not find it, download the support bundle there for"
+    " the maker of the board"
+)
 
 
 def text(code: str, /, **parameters: Any) -> str:
@@ -380,6 +461,24 @@ def sentence(note: Note) -> str:
 def plain(note: Note) -> str:
     """A message of the agent without capital letter and full stop."""
     return render(TEXTS, note.code, note.parameters, note.text)
+
+
+def refusal(note: Note) -> str:
+    """Why the agent refused a call, and what to do."""
+    said = sentence(note)
+    return (
+        said
+        if note.code not in REMEDIES or _has_remedy(note.code, note.parameters)
+        else f"{said} {remedy(note.code)}"
+    )
+
+
+def _has_remedy(code: str, parameters: Mapping[str, Any]) -> bool:
+    """Whether the text of CODE, or of a message in its PARAMETERS, has a remedy after a “; ”."""
+    inner = (value for value in parameters.values() if isinstance(value, Mapping))
+    return "; " in TEXTS.get(code, "") or any(
+        _has_remedy(str(each.get("code")), each.get("parameters") or {}) for each in inner
+    )
 
 
 def explained(note: Note) -> tuple[str, str]:

@@ -8,6 +8,11 @@ another table with the same codes.
 _WEIGHT = "weight must be a whole number from 1 to 10000"
 _FIXED = "fixed share must be a whole number of percent from 1 to 100, or 0 for none"
 
+# What to do. The panel comes first: a board has no log-in for a shell, unless its owner enables one.
+_JOURNAL = "look for {unit} on the page System, Journal, or see 'journalctl -u {unit}'"
+_RESTART = "restart the board on the page System, or see 'systemctl status {unit}'"
+_FAILED = _JOURNAL + ", then restart the board"
+
 TEXTS = {
     # what failed, and why
     "for-app": "{reason} (app {app})",
@@ -20,7 +25,8 @@ TEXTS = {
     "app-removed": "app {app} has just been removed from apps.d",
     "app-not-added": "app {app} was not added: {reason}",
     "app-not-removed": "app {app} was not removed: {reason}",
-    "app-from-file": "its file is {path}; delete this file, then run 'systemctl reload evenkeeld'",
+    "app-from-file": "its file is {path}; stop the app on the page Apps, or delete this file and run"
+    " 'systemctl reload evenkeeld'",
     "app-too-many": "the board has {limit} added apps, which is the maximum; remove one first",
     "weight-not-a-number": _WEIGHT + ", not {value:.60}",
     "weight-type": _WEIGHT + ", of D-Bus type u, not {type}",
@@ -33,9 +39,9 @@ TEXTS = {
     "not-stopped": "app {app} was not stopped: {reason}",
     "condition": "a condition in {unit} is not met",
     "no-unit": "there is no unit {unit}",
-    "job-failed": "the job for {unit} ended as {result}; see 'journalctl -u {unit}'",
+    "job-failed": "the job for {unit} ended as {result}; " + _JOURNAL,
     "outside-slice": "its unit {unit} is in {slice}, not below {apps};"
-    " put Slice={apps} into the unit, then run 'systemctl daemon-reload'",
+    " ask the maker of the app to put Slice={apps} into the unit, or do it and run 'systemctl daemon-reload'",
     "caller-left": "the caller has left the bus, so its user cannot be checked: {reason}",
     "polkit-silent": "user {user} is not authorized for {action}: polkit did not decide: {reason}",
     "polkit-no": "user {user} is not authorized for {action}",
@@ -51,9 +57,9 @@ TEXTS = {
     "rename-failed": "{problem} (renaming the file failed: {reason})",
     # the certificate of the panel
     "certificate-unreachable": "the helper that has the certificate cannot be reached at {path}: {reason};"
-    " see 'systemctl status {unit}'",
+    " " + _RESTART,
     "certificate-unanswered": "the helper that has the certificate gave no answer: {reason}; the certificate may have changed,"
-    " so look at it before you try again; see 'systemctl status {unit}'",
+    " so look at it before you try again; " + _RESTART,
     "certificate-failed": "the certificate cannot be read or changed: {reason}",
     "certificate-keys": "the file must have one private key, and it has {count}",
     "certificate-key-encrypted": "the private key has a password; remove it, for example with 'openssl pkey'",
@@ -81,21 +87,21 @@ TEXTS = {
     "certificate-not-served": "the web server did not accept the new certificate, so the old one is in use again: {reason}",
     # validations
     "validation-unreachable": "validations can be neither started nor shown, because ek-validation cannot be reached at"
-    " {path}: {reason}; see 'systemctl status {unit}'",
+    " {path}: {reason}; " + _RESTART,
     "validation-unanswered": "ek-validation gave no answer: {reason}; it may have done what you asked for, so look at the page"
-    " Validation or at 'ekctl validate state' before you try again; see 'systemctl status {unit}'",
-    "validation-not-started": "ek-validation gave no answer: {reason}; no validation is running, so you can try again; see"
-    " 'systemctl status {unit}'",
+    " Validation or at 'ekctl validate state' before you try again; " + _RESTART,
+    "validation-not-started": "ek-validation gave no answer: {reason}; no validation is running, so you can try again; "
+    + _RESTART,
     "validation-failed": "the request about a validation failed: {reason}",
     "validation-impossible": "a validation cannot start: {reason}",
     "validation-no-case": "a validation cannot start, because none of its cases can run: {reason}",
     "validation-runs": "a validation is running; wait for its end, or cancel it",
     "validation-none": "no validation is running; look at the list of reports",
-    "validation-not-begun": "the validation ended before it began; see 'journalctl -u {unit}'",
+    "validation-not-begun": "the validation ended before it began; " + _JOURNAL,
     "validation-unknown": "there is no validation {id}; choose one of the list",
     # problems of the board
     "scheduler-inactive": "evenkeel is not active on {device}: its scheduler is {scheduler};"
-    " run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",
+    " restart the board on the page System, or run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",
     "no-flash": "no flash device was found; check that the kernel has its driver",
     "data-degraded": "the data partition is not in use{reason}: changes are lost at the next boot",
     "data-full": "the data partition is nearly full ({free} MB are free), so the board may fail to save changes and the"
@@ -145,24 +151,26 @@ TEXTS = {
     "channel-degraded": "channel {channels} is degraded: {reason}",
     "channels-degraded": "channels {channels} are degraded: {reason}",
     "recorder-not-mounted": "the recorder's partition is not mounted, so nothing can be recorded;"
-    " see 'systemctl status {unit}'",
-    "recorder-failed": "the recorder has failed, so nothing is recorded; see 'journalctl -u {unit}', then restart it",
-    "recorder-restarting": "the recorder has failed, and systemd restarts it; see 'journalctl -u {unit}'",
-    "recorder-silent": "the recorder has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
+    " " + _RESTART,
+    "recorder-failed": "the recorder has failed, so nothing is recorded; " + _FAILED,
+    "recorder-restarting": "the recorder has failed, and systemd restarts it; " + _JOURNAL,
+    "recorder-silent": "the recorder has not responded for {seconds:.0f} s; restart the board on the page System, or "
+    + _JOURNAL,
     "recordings-silent": "the recordings were not read within {seconds:g} s; try again later",
     "recordings-unreachable": "the helper that reads the recordings cannot be reached at {path}: {reason};"
-    " see 'systemctl status {unit}'",
+    " " + _RESTART,
     "recordings-ended": "the helper that reads the recordings ended too early: too many downloads run, or it failed;"
-    " try again later, or see 'journalctl -u {unit}'",
+    " try again later, or " + _JOURNAL,
     "recordings-unreadable": "the recordings cannot be read: {reason}",
     "not-downloaded": "the download did not begin: {reason}",
     "downloads-full": "too many downloads run; wait until one has ended, then try again",
     "one-channel-csv": "a CSV file has one channel; choose one channel, or the format MCAP",
     "bad-range": "the range ends at {end}, before it begins at {start}; enter a later end",
     # problems of the history
-    "history-failed": "the history has failed, so nothing is kept; see 'journalctl -u {unit}', then restart it",
-    "history-restarting": "the history has failed, and systemd restarts it; see 'journalctl -u {unit}'",
-    "history-silent": "the history has not responded for {seconds:.0f} s; restart it, or see 'journalctl -u {unit}'",
+    "history-failed": "the history has failed, so nothing is kept; " + _FAILED,
+    "history-restarting": "the history has failed, and systemd restarts it; " + _JOURNAL,
+    "history-silent": "the history has not responded for {seconds:.0f} s; restart the board on the page System, or "
+    + _JOURNAL,
     "history-damaged": "the history was damaged on {date} and is kept in {path}; a new one has begun;"
     " copy the file if you need it",
     "history-not-saved": "the history cannot be saved, and is kept in memory for at most a day: {reason}",
@@ -198,14 +206,16 @@ TEXTS = {
     " flash the board again",
     "reset-other-slot": "the other slot starts next; restart the board first, or choose the slot that runs",
     "reset-remains": "the board was not reset, but the order may remain, and the next restart would carry it out: {reason};"
-    " do not restart the board before 'grub-editenv /bootstate/grubenv unset RESET' has ended without an error",
+    " do not restart the board before you have saved a backup on the page System, or before"
+    " 'grub-editenv /bootstate/grubenv unset RESET' has ended without an error",
     "reset-failed": "the factory reset failed, and is not tried again: {reason}",
-    "reset-not-ordered": "{unit} did not write the order; see 'journalctl -u {unit}', then try again",
+    "reset-not-ordered": "{unit} did not write the order; " + _JOURNAL + ", then try again",
     # the system: name, clock, journal
-    "system-unreachable": "ek-system cannot be reached at {path}: {reason}; see 'systemctl status {unit}'",
+    "system-unreachable": "ek-system cannot be reached at {path}: {reason}; " + _RESTART,
     "name-localhost": "the name localhost means the board itself on every network; choose another name",
     "name-not-set": "the name was not changed: {reason}",
-    "unknown-time-zone": "this board has no time zone {zone!r:.64}; 'ekctl time-zones' lists the time zones",
+    "unknown-time-zone": "this board has no time zone {zone!r:.64}; choose one of the list on the page System, or of"
+    " 'ekctl time-zones'",
     "time-zone-not-set": "the time zone was not changed: {reason}",
     "time-service-silent": "the state of the clock is not known, because systemd-timedated does not answer: {reason}",
     "time-servers-not-saved": "the time servers cannot be saved in {path}: {reason}",
@@ -253,9 +263,9 @@ TEXTS = {
     "bad-moment": "{field} is not a time: {value}",
     "journal-not-read": "the journal was not read: {reason}",
     "journal-slow": "the search took more than {seconds:g} s; choose a unit, a shorter time or fewer lines",
-    "journal-ended": "the helper that reads the journal ended too early; try again, or see 'journalctl -u {unit}'",
+    "journal-ended": "the helper that reads the journal ended too early; try again, or " + _JOURNAL,
     "journal-unreachable": "the helper that reads the journal cannot be reached at {path}: {reason};"
-    " see 'systemctl status {unit}'",
+    " " + _RESTART,
     "journal-unreadable": "{reason}",
     # priority directories
     "app-directories": 'priority_directories must be a list of paths, such as ["/srv/www/top"], not {value}',
@@ -273,18 +283,18 @@ TEXTS = {
     "directories-unreadable": "the saved priority directories ({path}) cannot be read, so those of the apps' files are in"
     " use: {reason}; choose the directories again",
     "pool-unreachable": "the page pool can be neither read nor changed, because ek-pool cannot be reached at {path}:"
-    " {reason}; see 'systemctl status {unit}'",
+    " {reason}; " + _RESTART,
     "pool-no-module": "the page pool is off, because the kernel module evenkeel_pagepool is not loaded;"
-    " run 'modprobe evenkeel_pagepool', or see the kernel log",
+    " restart the board on the page System, or run 'modprobe evenkeel_pagepool' and see the kernel log",
     "pool-not-installed": "priority directories are not protected, because the board has no {unit};"
     " install the package evenkeel-pagepool",
-    "pool-stopped": "priority directories are not protected, because {unit} is stopped; run 'systemctl start {unit}'",
-    "pool-failed": "priority directories are not protected, because {unit} has failed;"
-    " see 'journalctl -u {unit}', then restart it",
+    "pool-stopped": "priority directories are not protected, because {unit} is stopped; restart the board on the page System,"
+    " or run 'systemctl start {unit}'",
+    "pool-failed": "priority directories are not protected, because {unit} has failed; " + _FAILED,
     "pool-busy": "the page pool is off, because another process has {path} open; stop that process",
     "pool-device-failed": "the page pool is off, because {path} cannot be used: {reason}",
     "pool-no-cgroup": "the page pool is off, because the cgroup of the pool ({path}) cannot be used: {reason};"
-    " run 'systemctl restart evenkeel-pool'",
+    " restart the board on the page System, or run 'systemctl restart evenkeel-pool'",
     "pool-not-limited": "memory.low of the pool was not set, so the priority files have the protection of before: {reason};"
     " ek-pool tries again",
     # the wear of the flash
@@ -336,12 +346,13 @@ TEXTS = {
     "network-too-early": "the change is not in force yet; wait 3 s, then confirm it at the new address",
     "network-not-saved": "the network settings cannot be saved in {path}: {reason}",
     "network-unreachable": "the network settings can be neither read nor changed, because ek-network cannot be"
-    " reached at {path}: {reason}; see 'systemctl status {unit}'",
+    " reached at {path}: {reason}; " + _RESTART,
     "network-settings-damaged": "the saved network settings were damaged and are kept in {path}, so the board uses DHCP;"
     " enter the settings again",
     "networkd-silent": "the state of the network is unknown, because {unit} does not answer: {reason};"
-    " see 'systemctl status {unit}'",
-    "agent-bug": "the agent has a bug ({type}); run 'journalctl -u evenkeeld' for details",
+    " " + _RESTART,
+    "agent-bug": "the agent has a bug ({type}); download the support bundle on the page System for the maker of the board,"
+    " or see 'journalctl -u evenkeeld'",
     "external": "{text}",
     # accounts
     "not-logged-in": "the session has ended; log in again",

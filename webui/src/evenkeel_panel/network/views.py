@@ -67,7 +67,7 @@ def page() -> tuple[str, int]:
 def form(name: str) -> tuple[str, int]:
     network: Network = call("GetNetwork")
     if not any(interface.name == name for interface in network.interfaces):
-        abort(404, texts.text("network-no-interface", interface=name[:40]))
+        abort(404, texts.text("network-no-form", interface=name[:40]))
     return _page(found=network, chosen=name)
 
 
