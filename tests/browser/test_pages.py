@@ -20,19 +20,28 @@ from sample import sample  # noqa: E402
 PAGES = {
     "overview": ("/", "Player"),
     "apps": ("/apps", "Loader"),
+    "app-to-add": ("/apps/add", "Add an app"),
+    "app-to-remove": ("/apps/player/remove", "Remove Player?"),
+    "history-today": ("/history", "History"),
+    "history-two-spans": ("/history/compare?start=1000&end=2000&start2=3000&end2=4000", "Compare two spans"),
     "wear": ("/wear", "Wear"),
     "recorder": ("/recorder", "Recorder"),
     "validation": ("/validation", "Reports"),
+    "validation-to-start": ("/validation/plan?profile=full&topic=device", "Start this validation?"),
     "cache": ("/cache", "Pools"),
     "network": ("/network", "connected"),
     "alerts": ("/alerts", "Alerts"),
     "setup": ("/setup", "Steps"),
     "system": ("/system", "Time zone"),
+    "updates": ("/update", "Updates"),
     "journal": ("/system/journal", "newest last"),
     "restart": ("/system/restart", "All apps stop"),
     "users": ("/users", "admin"),
+    "user-to-reset": ("/users/admin/reset", "Reset the password of admin?"),
+    "user-to-remove": ("/users/admin/remove", "Remove admin?"),
     "audit": ("/audit", "Change password"),
     "account": ("/account", "Sessions"),
+    "password-to-change": ("/password", "Change the password"),
 }
 PICTURES = ("overview", "wear")  # pages that tests/browser/picture shows
 TWINS = (

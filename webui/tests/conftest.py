@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -21,16 +22,18 @@ from evenkeel_history.live import Live, Server
 from evenkeel_history.store import Store
 from evenkeel_panel.app import create_app
 from evenkeel_panel.context import KEY, Panel
-from evenkeel_panel.fake_agent import FakeAgent
+from evenkeel_panel.fake_agent import FakeAgent, demo_validations
 from evenkeel_panel.testing import COMPONENT, Browser
 from flask import Flask
 from history_library import load
 from jinja2 import BytecodeCache
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from jinja2.bccache import Bucket
+    from werkzeug.routing import Rule
 
 
 class Compiled(BytecodeCache):
@@ -121,3 +124,59 @@ def page(tmp_path: Path, folder: Path, live: Live, agent: FakeAgent) -> Iterator
     )
     yield Browser(app.test_client(), tmp_path).set_up()
     server.close()
+
+
+# ---- every page ----
+
+NEWEST, OLDEST = list(demo_validations())
+# endpoint → the parts of its address that vary
+PARTS = {
+    "apps.ask": {"name": "player"},
+    "apps.measured": {"name": "player"},
+    "apps.preview": {"name": "player"},
+    "api.method": {"name": "ListApps"},
+    "history.page_csv": {"table": "charts"},
+    "network.form": {"name": "enp1s0"},
+    "users.ask_remove": {"name": "eve"},
+    "users.ask_reset": {"name": "eve"},
+    "validation.download": {"id_": NEWEST, "kind": "html"},
+    "validation.report": {"id_": NEWEST},
+    "validation.report_csv": {"id_": NEWEST},
+    "validation.report_json": {"id_": NEWEST},
+}
+# endpoint → the query without which it has nothing to show
+QUERIES = {
+    "history.comparison": "?start=1000&end=2000&start2=3000&end2=4000",
+    "validation.compare": f"?first={OLDEST}&second={NEWEST}",
+}
+QUERIES |= {f"{page}_{kind}": query for page, query in QUERIES.items() for kind in ("json", "csv")}
+
+
+def _address(rule: Rule) -> str:
+    """An address of RULE."""
+    parts = PARTS.get(rule.endpoint, {}) if rule.arguments else {}
+    assert parts.keys() == rule.arguments, f"PARTS needs an example of {rule.rule}"
+    return re.sub(r"<([a-z_]+:)?([a-z_]+)>", lambda found: parts[found[2]], rule.rule) + QUERIES.get(
+        rule.endpoint, ""
+    )
+
+
+def _every_page(app: Flask, admin: Browser, agent: FakeAgent) -> Iterator[tuple[str, str]]:
+    """The endpoint and the text of each page that an administrator can open."""
+    admin.post("/users", "/users", name="eve", role="viewer")
+    agent.apps[0] = replace(agent.apps[0], added=True)
+    for rule in app.url_map.iter_rules():
+        if "GET" not in (rule.methods or ()):
+            continue
+        answer = admin.get(_address(rule))
+        # a user who is logged in does not see the log-in
+        wanted = 302 if rule.endpoint == "account.login" else 200
+        assert answer.status_code == wanted, (rule.rule, answer.status_code)
+        if wanted == 200 and "<!doctype html>" in answer.text.lower():
+            yield rule.endpoint, answer.text
+
+
+@pytest.fixture
+def pages(app: Flask, admin: Browser, agent: FakeAgent) -> Iterator[tuple[str, str]]:
+    """The endpoint and the text of each page that an administrator can open."""
+    return _every_page(app, admin, agent)
