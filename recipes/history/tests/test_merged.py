@@ -3,8 +3,8 @@
 
 import copy
 
-from evenkeel_history.merged import Merged, by_app
-from evenkeel_history.period import Sum
+from evenkeel_history.merged import Merged, Mix, by_app
+from evenkeel_history.period import LARGEST, Sum
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_period import SUM
@@ -31,3 +31,10 @@ def test_the_values_by_app_are_those_of_the_spots(sums: list[Sum], apps: list[st
     amounts, latencies = by_app(spots, apps)
     assert amounts == {app: tuple(spot.bytes(app) for spot in spots) for app in apps}
     assert latencies == {app: tuple(spot.p99_us(app) for spot in spots) for app in apps}
+
+
+def test_a_point_with_more_bytes_than_fit_shows_the_largest_number() -> None:
+    found = Mix()
+    for _ in range(2):
+        found.add(Mix(1000, {"player": (LARGEST, 0)}))
+    assert found.spot().bytes("player") == LARGEST

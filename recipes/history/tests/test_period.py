@@ -9,6 +9,7 @@ from evenkeel_common.iostat import BUCKETS, bucket, bucket_upper
 from evenkeel_history.period import (
     BLAME_BITS,
     COUNT_BITS,
+    LARGEST,
     Flow,
     Sum,
     long,
@@ -111,3 +112,10 @@ def test_changed_bytes_are_noticed(at: int, by: int) -> None:
     except ValueError:
         return
     assert found == busy(1)  # the changed bit has no effect on the content, for example the compression level
+
+
+def test_a_number_that_is_too_large_is_stored_as_the_largest_one() -> None:
+    found = Sum(1 << 70, {("player", "vda", 0): Flow(1 << 64, LARGEST, 5)}, stalls={"player": (1 << 64, 7)})
+    period = unpack(pack(found.period()))
+    assert (period.ms, period.stalls) == (LARGEST, [0, LARGEST, 7])
+    assert period.flows == [[0, 0, 0, LARGEST, LARGEST, 5, 0, 0, 0]]

@@ -110,6 +110,31 @@ def test_an_apps_stalls_are_counted_from_its_own_file(board: Board) -> None:
         assert sampler.sample(1000).stalls == {}
 
 
+def test_an_app_never_stalls_longer_than_time_passes(board: Board) -> None:
+    """It alternates between two large numbers, so each second looks like a restart with as many new stalls."""
+    file = board.root / "run/p/player.json"
+    largest = (1 << 53) - 1
+    file.write_text(json.dumps({"stalls": largest, "stall_ms": largest}))
+    sampler, found = Sampler(Settings(root=str(board.root))), Sum()
+    sampler.sample(0)
+    for second in range(60):
+        number = largest - 1 + second % 2
+        file.write_text(json.dumps({"stalls": number, "stall_ms": number}))
+        found.add(sampler.sample(1000))
+    # a reading may be up to a second old, so each one may add a second more than has passed
+    assert all(0 < number <= 2 * 60_000 for number in found.stalls["player"])
+
+
+def test_an_app_that_rarely_writes_its_file_loses_no_stalls(board: Board) -> None:
+    file = board.root / "run/p/player.json"
+    sampler, found = Sampler(Settings(root=str(board.root))), Sum()
+    for second in range(31):
+        if second % 10 == 0:  # it has stalled all the time, and once more just before it writes
+            file.write_text(json.dumps({"stalls": second, "stall_ms": 1000 * second + 900 * (second == 30)}))
+        found.add(sampler.sample(1000 if second else 0))
+    assert found.stalls == {"player": (30, 30_900)}
+
+
 def test_a_restart_of_a_unit_counts_from_zero(board: Board) -> None:
     board.stat(f"{APPS}/player.service", rbytes=10_000, rios=3)
     sampler = Sampler(Settings(root=str(board.root)))

@@ -3,9 +3,10 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from evenkeel_history.live import Live, Request, Server
-from evenkeel_history.period import READ, Flow, Sum
+from evenkeel_history.period import LARGEST, READ, Flow, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.totals import Totals, decode
 from hypothesis import given, settings
@@ -69,6 +70,23 @@ def test_a_damaged_file_begins_at_zero(tmp_path: Path, content: bytes) -> None:
     totals.add(read(7))
     totals.publish(Sum())
     assert amount(published(tmp_path / "totals")) == 7
+
+
+def test_a_file_with_the_largest_numbers_stops_no_sample(tmp_path: Path) -> None:
+    """A sum that would be larger stays at the largest number, so it never decreases."""
+    full = read(LARGEST)
+    full.add_stalls("player", LARGEST, LARGEST)
+    (tmp_path / "totals").write_bytes(msgspec.msgpack.encode(full))
+    live = Live(Totals(tmp_path / "totals"))
+    for at in (59, 60):
+        step = read(LARGEST)
+        step.add_stalls("player", 1, 1)
+        live.add(at, step)
+    live.close_minute()
+    found = decode(live.answer(Request(0, totals=True)).totals)
+    assert found.flows["player", "vda", READ].bytes == LARGEST
+    assert found.stalls == {"player": (LARGEST, LARGEST)}
+    assert found.ms == 3000
 
 
 def test_totals_that_cannot_be_written_are_published_later(

@@ -16,7 +16,7 @@ from itertools import product
 from typing import Any
 
 from .lanes import BITS, Bands, Lanes, counts, histogram, percentile
-from .period import Flow, Key, Sum
+from .period import LARGEST, Flow, Key, Sum
 
 SCALARS = 6  # the number of scalars of a Flow
 
@@ -99,7 +99,7 @@ class Mix:
         return Spot(
             self.ms,
             positions(tuple(self.apps)),
-            array("Q", [amount for amount, _ in self.apps.values()]),
+            array("Q", [min(amount, LARGEST) for amount, _ in self.apps.values()]),
             tuple([percentile(latency, 99) for latency in latencies]),
             Bands.of(latencies),
         )

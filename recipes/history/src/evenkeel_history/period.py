@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import repeat
+from typing import Any
 
 import msgspec
 from evenkeel_common.iostat import Histogram, bucket_upper, percentile
@@ -101,6 +102,7 @@ def long(code: int, bits: int) -> int:
 
 
 COUNT_BITS, BLAME_BITS = 5, 7
+LARGEST = (1 << 64) - 1  # the largest number that msgpack has
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Period)
 MAX_PERIOD = 4 << 20  # the maximum size of a decompressed Period, in bytes; pack() never makes a larger one
@@ -172,8 +174,25 @@ class Sum:
         )
 
 
+def _saturated(value: Any) -> Any:
+    """VALUE, in which LARGEST stands for each larger number."""
+    if isinstance(value, int):
+        return min(value, LARGEST)
+    if isinstance(value, dict):
+        return {key: _saturated(each) for key, each in value.items()}
+    return [_saturated(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def encode(value: Period | Sum) -> bytes:
+    """VALUE as msgpack. It never fails: LARGEST stands for each larger number. Few sums need that, so it comes second."""
+    try:
+        return _encoder.encode(value)
+    except OverflowError:
+        return _encoder.encode(_saturated(msgspec.to_builtins(value)))
+
+
 def pack(period: Period) -> bytes:
-    return zstd.compress(_encoder.encode(period))
+    return zstd.compress(encode(period))
 
 
 def unzip(data: bytes) -> bytes:

@@ -37,6 +37,7 @@ class _App:
     content: bytes = b""  # of the app's file, as last read
     # number of stalls and their duration in ms, as last read from the app's file; None: not read yet
     counts: tuple[int, int] | None = None
+    at_ms: int = 0  # when the counts were last read, on the clock of the sampler
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Sampler:
     _stalls: dict[str, _App] = field(default_factory=dict)
     _names: dict[str, str] = field(default_factory=dict)  # MAJ:MIN → name
     _samples: int = 0
+    _ms: int = 0  # the clock of the sampler: all time up to this sample
 
     def __post_init__(self) -> None:
         self._tree = Tree(self.settings.cgroup_dir, MAX_CGROUPS)
@@ -74,6 +76,7 @@ class Sampler:
         if look_up:
             self._look_up(first)
         self._samples += 1
+        self._ms += ms
         result = Sum(ms=0 if first else ms)
         waits: list[tuple[str, Wait]] = []
         self.problem = self._unreadable
@@ -107,11 +110,16 @@ class Sampler:
             result.add_blame(attribute(waits, apps, SYSTEM))
         for name, app in self.apps.items():
             if app.stats:
-                self._add_stalls(result, name, app.stats)
+                self._add_stalls(result, name, app.stats, ms)
         return result
 
-    def _add_stalls(self, result: Sum, name: str, path: str) -> None:
-        """Add the stalls that the app NAME reports about itself: `stalls` and `stall_ms` in its file PATH."""
+    def _add_stalls(self, result: Sum, name: str, path: str, ms: int) -> None:
+        """Add the stalls that the app NAME reports about itself: `stalls` and `stall_ms` in its file PATH.
+
+        An app may write any numbers. So its stalls never take longer than the time since its file changed last, and it
+        never has more than one in a millisecond. The file may have changed anywhere in the MS milliseconds before each of
+        both readings, so the limit is MS longer.
+        """
         state = self._stalls.setdefault(name, _App())
         try:
             content = read_small(self.settings.path(path), STATS_LIMIT)
@@ -123,13 +131,14 @@ class Sampler:
             return
         if not all(type(count) is int and 0 <= count < 1 << 53 for count in counts):
             return
-        state.content, old, state.counts = content, state.counts, counts
+        limit = self._ms - state.at_ms + ms
+        state.content, old, state.counts, state.at_ms = content, state.counts, counts, self._ms
         if old is None:
             return
         if counts[0] < old[0] or counts[1] < old[1]:  # the app has restarted
             old = 0, 0
         if counts != old:
-            result.add_stalls(name, counts[0] - old[0], counts[1] - old[1])
+            result.add_stalls(name, min(counts[0] - old[0], limit), min(counts[1] - old[1], limit))
 
     def _device(self, number: str) -> str:
         """The name of the device NUMBER (MAJ:MIN) in /sys/block.

@@ -15,11 +15,10 @@ from pathlib import Path
 
 import msgspec
 
-from .period import Sum
+from .period import Sum, encode
 
 FILE = "totals"  # in the folder of the socket, which the boot empties
 _log = logging.getLogger(__name__)
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Sum)
 
 
@@ -45,7 +44,7 @@ class Totals:
         except (OSError, ValueError) as error:
             _log.warning("the totals begin at 0, because %s cannot be read: %s", path, error)
         self._written = True  # whether the last write succeeded
-        self._data = _encoder.encode(self._sum)  # the published totals
+        self._data = encode(self._sum)  # the published totals
 
     def add(self, part: Sum) -> None:
         self._sum.add(part)
@@ -55,7 +54,7 @@ class Totals:
         found = Sum()
         found.add(self._sum)
         found.add(running)
-        data = _encoder.encode(found)
+        data = encode(found)
         try:
             if self._path is not None:
                 new = self._path.with_suffix(".new")
