@@ -6,15 +6,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from evenkeel_history import live as live_module
 from evenkeel_history import reader as module
 from evenkeel_history.cache import Cache
 from evenkeel_history.live import Answer, Live, Server
-from evenkeel_history.period import WRITE, Sum, pack
+from evenkeel_history.period import READ, WRITE, Sum, pack
 from evenkeel_history.reader import BLOCK, Found, Reader
 from evenkeel_history.schema import DAMAGED, FILE
 from evenkeel_history.store import Store
 from evenkeel_history.testing import busy
-from evenkeel_history.tiers import DAY, HOUR, slot
+from evenkeel_history.tiers import DAY, HOUR, MINUTE, slot
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_rows import values as spot_values
@@ -137,3 +138,84 @@ def test_a_new_database_is_read_again(tmp_path: Path, cached: Reader) -> None:
     assert second.spots.keys() == first.spots.keys()
     assert {app for app, _, _ in second.total.flows} == {"new"}
     assert {app for app, _, _ in cached.written(START, START + DAY).total.flows} == {"new"}
+
+
+def save(live: Live, store: Store) -> None:
+    minutes = live.unsaved(store.last())
+    store.write(minutes)
+    live.saved(len(minutes))
+
+
+def sample(live: Live, at: int, amount: int = 1) -> None:
+    second = Sum(ms=1000)
+    second.flow(("player", "vda", READ)).bytes = amount
+    live.add(at, second)
+
+
+def test_a_short_chart_shows_the_minutes_before_a_restart_of_the_service(tmp_path: Path) -> None:
+    """RAM has two minutes of its ten. Two minutes that were saved meanwhile do not count twice."""
+    store, live = opened(tmp_path), Live()
+    write(store, [START - 8 * 60 + 60 * n for n in range(8)])
+    server, reader = Server(tmp_path / "live", live), Reader(tmp_path, tmp_path / "live")
+    for second in range(130):
+        sample(live, START + second)
+    save(live, store)
+    found = reader.read(START - 480, START + 130)
+    by_second = reader.read(START, START + 130)
+    server.close()
+    store.close()
+    assert (found.step, found.total.ms) == (60, (480 + 130) * 1000)
+    assert (by_second.step, by_second.total.ms) == (1, 130_000)
+    assert not found.problem
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    runs=st.lists(
+        st.tuples(st.integers(1, 400), st.integers(-300, 400), st.booleans()), min_size=1, max_size=5
+    ),
+    asked=st.lists(st.tuples(st.integers(0, 1500), st.integers(60, 900)), min_size=1, max_size=4),
+)
+def test_each_sampled_second_of_a_short_chart_counts_once(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    runs: list[tuple[int, int, bool]],
+    asked: list[tuple[int, int]],
+) -> None:
+    """Also if the service restarts, if the clock jumps, and after RAM has dropped its oldest seconds.
+
+    RUNS: how many seconds are sampled, by how much the clock jumps then, and whether the service restarts.
+    """
+    monkeypatch.setattr(live_module, "LIVE_S", 250)
+    folder = tmp_path_factory.mktemp("seconds")
+    store, live, at, seconds = opened(folder), Live(), START, list[int]()
+    monkeypatch.setattr(module.live, "ask", lambda _, request, __: live.answer(request))
+    reader = Reader(folder, folder)
+    for number, (count, jump, restart) in enumerate(runs):
+        for second in range(at, at + count):
+            sample(live, second, second - START + 10_000)
+            seconds.append(second)
+            if second % 90 == 0:
+                save(live, store)
+        for back, length in asked:
+            start = at + count - back
+            found = reader.read(start, start + length)
+            begin = start
+            if found.step == 60:
+                begin, counted = slot(start, MINUTE), [slot(each, MINUTE) for each in seconds]
+            else:
+                counted = seconds
+            expected = [
+                second
+                for second, when in zip(seconds, counted, strict=True)
+                if begin <= when < start + length
+            ]
+            assert found.total.ms == 1000 * len(expected), (number, back, length)
+            flow = found.total.flows.get(("player", "vda", READ))
+            assert (flow.bytes if flow else 0) == sum(second - START + 10_000 for second in expected)
+        at += count + jump
+        if restart:
+            live.close_minute()
+            save(live, store)
+            live = Live()
+    store.close()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The part of the history that is in RAM: the last two hours by seconds, and the minutes that are not in the database yet.
 
-The panel requests it over a Unix socket. A request is one line of JSON, {"after": SEQ, "seconds": [FROM, TO], "before": TIME}
-or {"after": 0, "totals": true}. The service answers with an Answer in msgpack and closes the connection. The mode of the
-socket decides who may connect.
+The panel requests it over a Unix socket. A request is one line of JSON,
+{"after": SEQ, "seconds": [FROM, TO], "first": SEQ, "before": TIME} or {"after": 0, "totals": true}. The service answers with an
+Answer in msgpack and closes the connection. The mode of the socket decides who may connect.
 """
 
 import contextlib
@@ -31,7 +31,11 @@ _log = logging.getLogger(__name__)
 
 class Request(msgspec.Struct):
     after: int  # the answer has the minutes with a higher number, and those that have no number yet
-    seconds: tuple[int, int] | None = None  # from, to (seconds since 1970); None: no data by seconds
+    # From, to (seconds since 1970). None: no data by seconds. The answer has no seconds either if they are not all that was
+    # sampled in this span.
+    seconds: tuple[int, int] | None = None
+    # The lowest number of a saved minute that the seconds must make up for. None: there are no saved minutes in the span.
+    first: int | None = None
     before: int | None = None  # the answer has only minutes that start before this time; None: all
     totals: bool = False  # whether the answer has the totals, and nothing else
 
@@ -43,11 +47,13 @@ class Answer(msgspec.Struct):
 
 
 class _Minute:
-    __slots__ = ("data", "seq", "start")
+    __slots__ = ("data", "seq", "start", "whole")
 
-    def __init__(self, start: int, data: bytes) -> None:
-        self.start, self.data = start, data
+    def __init__(self, start: int) -> None:
+        self.start = start
+        self.data = b""  # empty while the minute is running
         self.seq: int | None = None  # number in the database; None before the first attempt to save it
+        self.whole = True  # whether all its seconds are in RAM
 
 
 class Live:
@@ -59,22 +65,26 @@ class Live:
     def __init__(self, totals: Totals | None = None) -> None:
         self._lock = threading.Lock()
         self._totals = totals or Totals()
-        self._seconds: deque[tuple[int, bytes]] = deque(maxlen=LIVE_S)
+        # end, packed Period, and the minute that has this second
+        self._seconds: deque[tuple[int, bytes, _Minute]] = deque(maxlen=LIVE_S)
         self._recent: deque[_Minute] = deque()  # complete minutes: first the saved, then the unsaved ones
         self._saved = 0  # number of saved minutes in _recent
-        self._current = Sum()  # the minute that is running
-        self._current_start: int | None = None
+        self._current = Sum()  # the I/O of the minute that is running
+        self._running: _Minute | None = None
         self.lost = 0  # number of minutes that were dropped because they could not be saved for too long
 
     def add(self, at: int, step: Sum) -> None:
         """Add STEP, the I/O of the second that ended at AT (seconds since 1970)."""
         data = pack(step.period())
         with self._lock:
-            if self._current_start is not None and slot(at, MINUTE) != self._current_start:
+            if self._running is not None and slot(at, MINUTE) != self._running.start:
                 self._close()
-            self._current_start = slot(at, MINUTE)
+            if self._running is None:
+                self._running = _Minute(slot(at, MINUTE))
             self._current.add(step)
-            self._seconds.append((at, data))
+            if len(self._seconds) == self._seconds.maxlen:
+                self._seconds[0][2].whole = False
+            self._seconds.append((at, data, self._running))
 
     def close_minute(self) -> None:
         """End the current minute now, because the service stops."""
@@ -82,14 +92,15 @@ class Live:
             self._close()
 
     def _close(self) -> None:
-        if self._current_start is not None and self._current.ms:
-            self._recent.append(_Minute(self._current_start, pack(self._current.period())))
+        if self._running is not None and self._current.ms:
+            self._running.data = pack(self._current.period())
+            self._recent.append(self._running)
             if len(self._recent) - self._saved > MAX_UNSAVED:
                 del self._recent[self._saved]
                 self.lost += 1
             self._totals.add(self._current)
             self._totals.publish(Sum())
-        self._current, self._current_start = Sum(), None
+        self._current, self._running = Sum(), None
 
     def unsaved(self, last: int) -> list[tuple[int, int, bytes]]:
         """The complete minutes that are not saved, as (number, start, packed Period), numbered from LAST + 1.
@@ -127,19 +138,33 @@ class Live:
         with self._lock:
             if request.totals:
                 return Answer([], [], self._totals.publish(self._current) if self._seconds else b"")
+            running = [self._running] if self._running and self._current.ms else []
             minutes = [
-                (minute.start, minute.data)
-                for minute in self._recent
+                minute
+                for minute in (*self._recent, *running)
                 if (minute.seq is None or minute.seq > request.after)
                 and (request.before is None or minute.start < request.before)
             ]
-            current, start = self._current, self._current_start
             # Packing the minute that is running takes most of the time of an answer.
-            if start is not None and current.ms and (request.before is None or start < request.before):
-                minutes.append((start, pack(current.period())))
-            wanted = request.seconds
-            seconds = [row for row in self._seconds if wanted and wanted[0] <= row[0] < wanted[1]]
-        return Answer(minutes, seconds)
+            rows = [(minute.start, minute.data or pack(self._current.period())) for minute in minutes]
+            return Answer(rows, self._by_second(request, minutes))
+
+    def _by_second(self, request: Request, minutes: list[_Minute]) -> list[tuple[int, bytes]]:
+        """The seconds of the span of REQUEST; none if they lack a second that the minutes of the span have.
+
+        These are saved minutes, and those of MINUTES. A saved minute has all its seconds in RAM if its number is not below
+        that of the oldest whole minute: numbers rise in the order of sampling, also if the clock jumps.
+        """
+        if request.seconds is None:
+            return []
+        start, end = request.seconds
+        if request.first is not None:
+            whole = next((minute for _, _, minute in self._seconds if minute.whole), None)
+            if whole is None or whole.seq is None or whole.seq > request.first:
+                return []
+        if any(not minute.whole and slot(start, MINUTE) <= minute.start < end for minute in minutes):
+            return []
+        return [(at, data) for at, data, _ in self._seconds if start <= at < end]
 
 
 class Server:

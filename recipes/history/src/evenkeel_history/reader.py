@@ -32,7 +32,7 @@ from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 
 ASK_S = 2.0  # timeout of a request to the service
 NO_MINUTES = 1 << 53  # no saved minute has a higher number, so the answer has only the minute that is running
-# A span of up to this many seconds is shown by seconds, if the service still has them in RAM.
+# A span of up to this many seconds is shown by seconds, if the service still has all its seconds in RAM.
 SECONDS_SPAN = 900
 # Bytes by day come from the coarsest tier whose rows do not cross midnight (UTC). 90 days are 180 rows.
 BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * HOUR)
@@ -287,8 +287,8 @@ class Reader:
         """All rows of FOUND's span: those of TIER, finer ones that it does not cover, and those in RAM.
 
         The first list has what PIECES computes from the rows in the database. Without PIECES, these rows are in the second
-        list, which also has the rows in RAM. The third list has the rows by second from SECONDS, if the service still has
-        them; then the others are empty. Problems go to FOUND. With KEPT_FROM, the start of the span, a coarser tier may
+        list, which also has the rows in RAM. The third list has the rows by second from SECONDS, if the service still has all
+        of them; then the others are empty. Problems go to FOUND. With KEPT_FROM, the start of the span, a coarser tier may
         take the place of TIER; then FOUND gets its span and step.
         """
         with contextlib.ExitStack() as stack:
@@ -297,7 +297,7 @@ class Reader:
                 db, file = self._connections.take()
                 stack.callback(self._release, db, file, found)
                 if kept_from is not None and (kept := self._kept(db, tier, kept_from)) != tier:
-                    tier, step = kept, TIERS[kept].seconds
+                    tier, step, seconds = kept, TIERS[kept].seconds, None
                     found.start, found.end, found.step = (
                         slot(kept_from, step),
                         slot(found.end - 1, step) + step,
@@ -308,7 +308,8 @@ class Reader:
             except sqlite3.Error as error:
                 found.problem_code, found.problem, rows = "history-unreadable", str(error), []
             try:
-                answer = live.ask(self._socket, live.Request(last, seconds, before=found.end), ASK_S)
+                first = min((row.seq for row in rows), default=None)
+                answer = live.ask(self._socket, live.Request(last, seconds, first, found.end), ASK_S)
             except OSError as error:
                 # The database problem comes first: without the database there is nothing to show.
                 found.problem_code = found.problem_code or "history-live-silent"
