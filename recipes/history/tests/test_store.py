@@ -145,6 +145,20 @@ def test_a_short_span_long_ago_is_read_from_coarser_rows(tmp_path: Path) -> None
     assert read(tmp_path, START - 300, START + 60).step == 600
 
 
+@pytest.mark.parametrize("wrong", [0, 2_000_000_000])
+@pytest.mark.parametrize("day", [0, 8])
+def test_a_spell_with_a_wrong_clock_hides_nothing(tmp_path: Path, day: int, wrong: int) -> None:
+    """For half an hour of DAY, the clock is in 1970 or in the future. Later, the minutes of the first days are removed."""
+    store = opened(tmp_path)
+    for start in range(16):
+        if start == day:
+            write(store, [slot(wrong, 60) + 60 * n for n in range(30)])
+        write(store, [START + start * DAY + 60 * n for n in range(1440)], start)
+    for start, step in ((1, 600), (12, 60)):
+        found = read(tmp_path, START + start * DAY, START + start * DAY + 3 * HOUR)
+        assert (found.step, found.total.ms) == (step, 3 * HOUR * 1000)
+
+
 def test_a_new_board_is_shown_by_minutes(tmp_path: Path) -> None:
     """Its first row of 10 minutes begins before its first minute, but has no older data."""
     write(opened(tmp_path), [START + HOUR * 5 + 300 + 60 * n for n in range(100)])

@@ -231,22 +231,26 @@ class Reader:
                     found.points[at] = added.total.sum()
         return found
 
-    def _kept(self, db: sqlite3.Connection, tier: int, start: int) -> int:
-        """The finest tier, TIER or a coarser one, of which no later one goes further back to START.
+    def _kept(self, db: sqlite3.Connection, tier: int, start: int, end: int) -> int:
+        """The finest tier, TIER or a coarser one, whose rows from START to END are not removed while a coarser row covers them.
 
-        A coarser row begins earlier than the finer rows that it covers, because it begins with a slot. This does not count.
+        Rows are removed by number. So their numbers say what is missing, also if the clock was wrong for a while.
         """
-        oldest = [
-            (db.execute(f"SELECT start FROM {one.table} ORDER BY seq LIMIT 1").fetchone() or (None,))[0]
-            for one in TIERS
-        ]
+        kept = tier
         for index in range(tier + 1, len(TIERS)):
-            fine, coarse = oldest[tier], oldest[index]
-            if coarse is None or (fine is not None and start >= fine):
+            table = TIERS[index].table
+            # the plus sign makes SQLite use the index of the starts
+            query = f"SELECT min(+seq) FROM {table} WHERE start >= ? AND start < ?"
+            first = db.execute(query, (slot(start, TIERS[index].seconds), end)).fetchone()[0]
+            if first is None:
                 continue
-            if fine is None or coarse < slot(fine, TIERS[index].seconds):
-                tier = index
-        return tier
+            before = (
+                db.execute(f"SELECT max(last) FROM {table} WHERE seq = ?", (first - 1,)).fetchone()[0] or 0
+            )
+            oldest = db.execute(f"SELECT min(seq) FROM {TIERS[index - 1].table}").fetchone()[0]
+            if oldest is None or before + 1 < oldest:
+                kept = index
+        return kept
 
     def written(self, start: int, end: int) -> Found:
         """The bytes that were written from START to END, by day (UTC). START is rounded down to a day.
@@ -296,7 +300,7 @@ class Reader:
             try:
                 db, file = self._connections.take()
                 stack.callback(self._release, db, file, found)
-                if kept_from is not None and (kept := self._kept(db, tier, kept_from)) != tier:
+                if kept_from is not None and (kept := self._kept(db, tier, kept_from, found.end)) != tier:
                     tier, step, seconds = kept, TIERS[kept].seconds, None
                     found.start, found.end, found.step = (
                         slot(kept_from, step),
