@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from disks import fill_up, small_disk
 from evenkeel_agent.settings import Settings
 from evenkeel_common.iostat import time_of
 from evenkeel_common.reading import read_text
@@ -24,6 +26,7 @@ from evenkeel_history.reader import Reader
 from evenkeel_history.sampler import LOOKUP, Sampler
 from evenkeel_history.schema import DAMAGED, FILE, FOLDER
 from evenkeel_history.service import History
+from test_store import damage_pages
 
 LIMIT = 2500  # the maximum number of calls that a second of 16 apps may cost
 APPS = "sys/fs/cgroup/evenkeel.slice/evenkeel-apps.slice"
@@ -276,6 +279,46 @@ def test_a_damaged_database_is_reported(board: Board) -> None:
         eventually(lambda: amount(service.reader) == 4096)
     finally:
         assert service.stop() == 0
+
+
+def test_saving_goes_on_after_a_damaged_database_and_a_full_disk(board: Board) -> None:
+    """The disk is full when the service replaces the damaged database. All minutes in RAM are saved once there is space."""
+    folder = board.root / FOLDER.lstrip("/")
+    folder.mkdir(parents=True)
+    with small_disk(folder, "1m"):
+        history = History(Settings(root=str(board.root)), save_s=0.05)
+
+        def sample(minute: int) -> None:
+            history._live.add(60 * minute, Sum(ms=1000))
+
+        def saved() -> int:
+            return Reader(folder, board.root / "no-socket").read(0, 3600).total.ms
+
+        for minute in range(3):
+            sample(minute)
+        history._saver.start()
+        try:
+            eventually(lambda: saved() == 2000)
+            with sqlite3.connect(folder / FILE) as db:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            db.close()
+            filler = fill_up(folder)
+            damage_pages(folder / FILE)
+            with (folder / f"{FILE}-shm").open("r+b") as index:
+                index.write(bytes(136))  # without this header, SQLite reads the pages again
+            eventually(
+                lambda: (
+                    {problem.code for problem in history._problems}
+                    == {"history-damaged", "history-not-saved"}
+                )
+            )
+            sample(3)
+            filler.unlink()
+            eventually(lambda: saved() == 3000)
+            eventually(lambda: [problem.code for problem in history._problems] == ["history-damaged"])
+        finally:
+            history._ended.set()
+            history._saver.join()
 
 
 def test_rubbish_on_the_socket_ends_nothing(service: Service) -> None:

@@ -272,11 +272,12 @@ def test_damage_while_the_service_runs(tmp_path: Path) -> None:
     write(store, [START])
 
 
-def test_a_row_that_cannot_be_decoded_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize("data", ["x'00'", "'text'", "CAST(x'ff' AS TEXT)", "5", "1.5"])
+def test_a_row_that_cannot_be_decoded_is_left_out(tmp_path: Path, data: str) -> None:
     store = opened(tmp_path)
     write(store, [START + 60 * n for n in range(5)])
     with sqlite3.connect(tmp_path / FILE) as db:
-        db.execute("UPDATE period_60 SET data = x'00' WHERE seq = 3")
+        db.execute(f"UPDATE period_60 SET data = {data} WHERE seq = 3")  # noqa: S608
     db.close()
     write(store, [START + 600])
     found = read(tmp_path, START, START + HOUR)

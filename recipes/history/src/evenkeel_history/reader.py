@@ -27,7 +27,7 @@ from .connections import Connections
 from .merged import Merged, Mix, Packed, Spot
 from .period import Key, Period, Sum, unpack
 from .rows import add_up, written
-from .schema import FILE, FOLDER
+from .schema import DATA, FILE, FOLDER
 from .tiers import DAY, HOUR, LIVE_S, TIERS, best, slot
 
 ASK_S = 2.0  # timeout of a request to the service
@@ -359,7 +359,7 @@ class Reader:
         for tier, group in groupby(rows, lambda row: row.tier):
             wanted = {row.seq: row.at for row in group}
             table = TIERS[tier].table
-            query = f"SELECT seq, data FROM {table} WHERE seq BETWEEN ? AND ?"
+            query = f"SELECT seq, {DATA} FROM {table} WHERE seq BETWEEN ? AND ?"
             result += (
                 (wanted[seq], data)
                 for seq, data in db.execute(query, (min(wanted), max(wanted)))

@@ -9,6 +9,10 @@ FOLDER = "/var/lib/evenkeel-history"
 FILE = "history.db"
 DAMAGED = "history.db.damaged"
 
+# The data of a row, in a query. A changed bit on the medium can give the value another type: then the row is damaged like
+# any other, and is left out.
+DATA = "CAST(ifnull(data, '') AS BLOB)"
+
 _PERIODS = """
 CREATE TABLE {table} (
   seq INTEGER PRIMARY KEY,   -- rising number; rows are never changed

@@ -84,13 +84,13 @@ class History:
     # ---- the thread that saves ----
 
     def _save_always(self) -> None:
-        opened = False
         while True:
-            last_time = self._ended.wait(self._save_s if opened else 0)
+            last_time = self._ended.wait(self._save_s if self._store.is_open else 0)
             try:
-                if not opened:
+                if not self._store.is_open:
                     self._store.open()
-                    opened = True
+                    if not self._store.last():  # the database is new, so it has none of the minutes in RAM
+                        self._live.replaced()
                 self._save(last_time)
                 problems = self._store.problems
             except StoreError as error:
@@ -101,7 +101,7 @@ class History:
             if last_time:
                 self._store.close()
                 return
-            if not opened:
+            if not self._store.is_open:
                 self._ended.wait(min(self._save_s, RETRY_S))
 
     def _save(self, last_time: bool) -> None:

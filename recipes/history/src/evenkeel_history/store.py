@@ -27,7 +27,7 @@ from evenkeel_common.wear import Wear
 
 from .period import pack
 from .rows import add_up
-from .schema import APPLICATION_ID, CREATE, DAMAGED, FILE, VERSION
+from .schema import APPLICATION_ID, CREATE, DAMAGED, DATA, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
 
 # The size of a database page in bytes. A row of 16 busy apps has 2.8 to 3.3 KB. With larger pages, much of a row's last
@@ -155,6 +155,11 @@ class Store:
             self._db = None
 
     @property
+    def is_open(self) -> bool:
+        """Whether write() can save. If it has replaced a damaged database, the new one may be impossible to open."""
+        return self._db is not None
+
+    @property
     def problems(self) -> list[Message]:
         """The problems to report: a damaged database is a problem for as long as its renamed file exists."""
         damaged = self._folder / DAMAGED
@@ -176,8 +181,6 @@ class Store:
         later. AT: the time of the states in WEAR, in seconds since 1970.
         """
         try:
-            if self._db is None:
-                raise StoreError(Message("history-not-saved", reason="the database is not open"))
             try:
                 with self._damage():
                     while True:
@@ -232,7 +235,7 @@ class Store:
         self, db: sqlite3.Connection, finer: Tier, tier: Tier, nexts: dict[str, int], lasts: dict[str, int]
     ) -> None:
         rows = db.execute(
-            f"SELECT seq, start, data FROM {finer.table} WHERE seq > ? ORDER BY seq", (lasts[tier.table],)
+            f"SELECT seq, start, {DATA} FROM {finer.table} WHERE seq > ? ORDER BY seq", (lasts[tier.table],)
         ).fetchall()
         content = {seq: (start, data) for seq, start, data in rows}
         for group in closed(((seq, start) for seq, start, _ in rows), tier.seconds):
