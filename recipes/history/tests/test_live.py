@@ -26,3 +26,16 @@ def test_an_answer_has_only_minutes_that_start_before_the_time() -> None:
     assert starts(START + 120) == everything[:2], "not the minute that is running"
     assert starts(START + 60) == everything[:1]
     assert starts(START) == []
+
+
+def test_two_hours_are_kept_by_seconds() -> None:
+    live = Live()
+    end = START + 2 * 3600 + 60
+    for at in range(START, end):
+        live.add(at, Sum(ms=1000))
+    assert [at for at, _ in live.answer(Request(0, (START + 60, end))).seconds] == list(
+        range(START + 60, end)
+    )
+    assert live.answer(Request(0, (START + 59, end))).seconds == [], (
+        "the first minute is not in RAM by seconds"
+    )

@@ -25,7 +25,8 @@ from evenkeel_history.period import READ, SYSTEM, WRITE, Sum
 from evenkeel_history.reader import Reader
 from evenkeel_history.sampler import LOOKUP, Sampler
 from evenkeel_history.schema import DAMAGED, FILE, FOLDER
-from evenkeel_history.service import History
+from evenkeel_history.service import SAVE_S, History
+from evenkeel_history.tiers import MINUTE
 from test_store import damage_pages
 
 LIMIT = 2500  # the maximum number of calls that a second of 16 apps may cost
@@ -164,7 +165,9 @@ def eventually(condition: Callable[[], bool], seconds: float = 20) -> None:
 
 
 class Service:
-    def __init__(self, board: Board, *options: str) -> None:
+    def __init__(
+        self, board: Board, *options: str, program: tuple[str, str] = ("-m", "evenkeel_history")
+    ) -> None:
         self.board = board
         self.notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         address = str(board.root / "notify")
@@ -172,7 +175,7 @@ class Service:
         self.notify.bind(address)
         self.notify.settimeout(20)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "evenkeel_history", "--root", str(board.root), *options],
+            [sys.executable, *program, "--root", str(board.root), *options],
             env={**os.environ, "PYTHONPATH": ":".join(sys.path), "NOTIFY_SOCKET": address, "WATCHDOG_USEC": "1000000"},
             stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
@@ -234,6 +237,36 @@ def test_history_is_readable_at_once_and_after_a_restart(service: Service) -> No
         eventually(lambda: total(again.reader) == 6096)  # 4096 before the restart, 2000 after it
     finally:
         again.stop()
+
+
+def test_a_power_cut_loses_at_most_five_minutes() -> None:
+    """The complete minutes since the last save, and the minute that is running."""
+    assert SAVE_S + MINUTE <= 300
+
+
+# the service with minutes of two seconds
+SHORT_MINUTES = """
+import sys
+from evenkeel_history import __main__, live
+live.MINUTE = 2
+sys.exit(__main__.main(sys.argv[1:]))
+"""
+
+
+def test_a_kill_loses_what_was_sampled_since_the_last_save_and_in_this_minute(board: Board) -> None:
+    minute_s, save_s, run_s = 2, 1, 12
+    service = Service(board, "--save", str(save_s), program=("-c", SHORT_MINUTES))
+    begin = time.time()
+    time.sleep(run_s)
+    service.process.kill()
+    end = time.time()
+    service.process.communicate()
+    saved = service.reader.read(int(begin) - 60, int(end) + 60)
+    assert saved.problem_code == "history-live-silent"
+    lost_s = end - begin - saved.total.ms / 1000
+    print(f"{lost_s:.1f} s lost")
+    # a second since the last sample, and three for a busy host
+    assert lost_s <= minute_s + save_s + 1 + 3
 
 
 def test_a_service_that_is_ready_has_replaced_the_old_status(board: Board) -> None:

@@ -3,7 +3,7 @@
 
 from itertools import pairwise
 
-from evenkeel_history.tiers import DAY, HOUR, TIERS, best, closed, slot
+from evenkeel_history.tiers import DAY, HOUR, LIVE_S, TIERS, best, closed, slot
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,6 +38,7 @@ def test_spans_of_a_slot_are_multiples_of_finer_ones() -> None:
 def test_what_the_design_asks_for_is_kept() -> None:
     kept = {tier.seconds: tier.keep_s for tier in TIERS}
     assert (kept[60], kept[600], kept[HOUR]) == (14 * DAY, 90 * DAY, 730 * DAY)
+    assert LIVE_S == 2 * HOUR
 
 
 @given(st.integers(60, 730 * DAY))
