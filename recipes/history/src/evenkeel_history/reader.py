@@ -409,15 +409,6 @@ class Reader:
         except ValueError as error:
             raise OSError(str(error)) from error
 
-    def oldest(self) -> int | None:
-        """The start of the oldest row (seconds since 1970); None if there are no rows."""
-        try:
-            with self._database() as (db, _):
-                starts = [db.execute(f"SELECT min(start) FROM {tier.table}").fetchone()[0] for tier in TIERS]
-        except sqlite3.Error:
-            return None
-        return min((start for start in starts if start is not None), default=None)
-
     def wear(self) -> dict[str, list[tuple[int, Wear]]]:
         """The saved wear by device, as (time, Wear), oldest first.
 

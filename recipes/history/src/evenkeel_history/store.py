@@ -156,7 +156,7 @@ class Store:
 
     @property
     def is_open(self) -> bool:
-        """Whether write() can save. If it has replaced a damaged database, the new one may be impossible to open."""
+        """Whether write() may be called. Else open() is needed: after a failure, or if a new database could not be opened."""
         return self._db is not None
 
     @property
