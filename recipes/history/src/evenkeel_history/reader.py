@@ -247,7 +247,8 @@ class Reader:
             before = (
                 db.execute(f"SELECT max(last) FROM {table} WHERE seq = ?", (first - 1,)).fetchone()[0] or 0
             )
-            oldest = db.execute(f"SELECT min(seq) FROM {TIERS[index - 1].table}").fetchone()[0]
+            finer = TIERS[index - 1]
+            oldest = db.execute(f"SELECT min(seq) FROM {finer.table}").fetchone()[0]
             if oldest is None or before + 1 < oldest:
                 kept = index
         return kept
