@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -88,7 +88,8 @@ class Handler(BaseHTTPRequestHandler):
 class Site:
     """nginx in front of the panel that listens on TOP/panel.sock."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, more: str = "") -> None:
+        """MORE: servers of apps; PORT, CERTIFICATE and KEY stand for those of the panel."""
         self.top = top
         top.chmod(0o755)
         self.tls = top / "tls"
@@ -106,11 +107,18 @@ class Site:
         )  # with a small buffer of the kernel, so that nginx has to keep what a slow browser does not take
         text = text.replace("/var/lib/evenkeel/tls", str(self.tls)).replace("/run/evenkeel-panel", str(top))
         text = text.replace("/usr/share/evenkeel-panel/static/", f"{COMPONENT}/src/static/")
+        for word, value in (
+            ("PORT", self.port),
+            ("CERTIFICATE", self.tls / "cert.pem"),
+            ("KEY", self.tls / "key.pem"),
+        ):
+            more = more.replace(word, str(value))
         paths = "".join(
             f"{name}_temp_path {top}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
         )
         types = "types { text/css css; text/javascript js; text/html html; image/svg+xml svg; }"
-        main = f"user root; daemon off; pid {top}/pid; error_log {top}/log; events {{}} http {{ {types} {paths}\n{text} }}"
+        main = f"user root; daemon off; pid {top}/pid; error_log {top}/log;"
+        main += f" events {{}} http {{ {types} {paths}\n{text}\n{more} }}"
         (top / "nginx.conf").write_text(main)
         self.process = subprocess.Popen(
             ["nginx", "-c", top / "nginx.conf", "-e", top / "log"], stderr=(top / "stderr").open("wb")
@@ -162,11 +170,11 @@ class Site:
 class SmallSite(Site):
     """nginx in front of a `Panel`."""
 
-    def __init__(self, top: Path) -> None:
+    def __init__(self, top: Path, more: str = "") -> None:
         self.panel = Panel(str(top / "panel.sock"), Handler)
         (top / "panel.sock").chmod(0o777)
         threading.Thread(target=self.panel.serve_forever, daemon=True).start()
-        super().__init__(top)
+        super().__init__(top, more)
 
     def close(self) -> None:
         super().close()
@@ -575,3 +583,39 @@ def test_nginx_takes_a_new_certificate_or_keeps_the_old_one(
     monkeypatch.setattr(helper, "_reload", site.reload)
     assert order("make", force=True)["own"] is True
     assert served(site.port) != digest(chain)
+
+
+def test_an_app_has_its_pages_under_a_name_of_its_own(tmp_path: Path) -> None:
+    """The file of the how-to beside that of the panel. Under every other name, the panel answers."""
+    text = (COMPONENT.parent / "docs/howto/show-the-pages-of-an-app.md").read_text()
+    server = text.partition("```nginx\n")[2].partition("```")[0]
+    server = server.replace("listen [::]:443 ssl;", "").replace(
+        "listen 443 ssl;", "listen 127.0.0.1:PORT ssl;"
+    )
+    server = re.sub(r"(ssl_certificate) \S+;", r"\1 CERTIFICATE;", server)
+    server = re.sub(r"(ssl_certificate_key) \S+;", r"\1 KEY;", server)
+    app = HTTPServer(("127.0.0.1", 0), AppHandler)
+    threading.Thread(target=app.serve_forever, daemon=True).start()
+    site = SmallSite(tmp_path, server.replace("127.0.0.1:8080", f"127.0.0.1:{app.server_port}"))
+    try:
+        found = {}
+        for name in ("player.example.net", "board.example.net", "evenkeel-1a2b3c.local", "127.0.0.1"):
+            connection = site.connect()
+            connection.request("GET", "/", headers={"Host": name})
+            found[name] = b"of the app" in connection.getresponse().read()
+        assert found == {name: name == "player.example.net" for name in found}
+    finally:
+        site.close()
+        app.shutdown()
+
+
+class AppHandler(BaseHTTPRequestHandler):
+    """The pages of an app."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"a page of the app")
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
