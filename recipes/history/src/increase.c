@@ -92,7 +92,8 @@ struct part {
 struct device {
 	unsigned int parts_used;
 	struct part parts[PARTS];
-	unsigned int first, used; /* buckets before FIRST, and from USED on, are 0 in all histograms */
+	unsigned int first,
+		used; /* buckets before FIRST, and from USED on, are 0 in all histograms */
 	uint64_t counters[COUNTERS];
 	uint64_t histograms[DIRECTIONS * HISTOGRAMS][BUCKETS];
 };
