@@ -88,7 +88,8 @@ def test_the_overview_says_what_is_wrong_and_what_to_do(page: Page, board: Board
     board.run("systemctl stop evenkeel-history.service")
     try:
         page.goto("/")
-        expect(page.locator("main")).to_contain_text("evenkeel-history")
+        expect(page.locator("main")).to_contain_text("The history service does not answer")
+        expect(page.locator("main")).to_contain_text("restart it on the page System")
         check(page, "overview-problem")
     finally:
         board.run("systemctl start evenkeel-history.service")
