@@ -152,8 +152,8 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: ApiBoard
     verb, operation = OPERATIONS[path]
     board.agent.dead = "The agent does not answer: it is not running."
     try:
-        names = [each["name"] for each in operation.get("parameters", [])]
-        query = {"before": "0", "limit": "10", "source": "/bundle", "priority": "info", "profile": "quick"}
+        names = {each["name"]: each["schema"].get("type") for each in operation.get("parameters", [])}
+        query = {"source": "/bundle", "priority": "info", "profile": "quick"}
         query |= dict.fromkeys(("id", "first", "second"), "20260131-120000") | {
             "topic": "fair",
             "compare": "true",
@@ -174,7 +174,13 @@ def test_an_agent_that_does_not_answer_is_documented(path: str, boards: ApiBoard
             }.get(inner.get("type"), inner.get("enum", [""])[0])
             for name, inner in resolved(schema).get("properties", {}).items()
         }
-        answer = board.ask(path, verb, "admin", {name: query.get(name, "") for name in names}, encoded(body))
+        answer = board.ask(
+            path,
+            verb,
+            "admin",
+            {name: "1" if kind == "integer" else query.get(name, "") for name, kind in names.items()},
+            encoded(body),
+        )
         assert answer.status_code == 503, answer.text
         check(path, answer)
     finally:

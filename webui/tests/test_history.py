@@ -10,12 +10,15 @@ import json
 import math
 import re
 import time
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from evenkeel_api.features.accounts import Entry
+from evenkeel_agent.caller import Caller
+from evenkeel_api import errors
+from evenkeel_api.changes import is_change
 from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
 from evenkeel_common.wear import Wear
@@ -34,10 +37,12 @@ from evenkeel_panel.testing import COMPONENT, PASSWORD, Browser
 from flask import url_for
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from evenkeel_api.features.validation import ValidationRow
     from flask import Flask
 
 CHART_S = 0.3  # the target: the server needs at most this time for any page over two years
@@ -176,27 +181,31 @@ def test_a_damaged_database_is_reported(page: Browser, folder: Path, live: Live)
     assert "The history cannot be read: file is not a database" in shown
 
 
-def test_changes_are_shown_to_an_administrator_only(recorded: Browser) -> None:
+def test_each_role_sees_the_changes_and_only_an_administrator_who_made_them(recorded: Browser) -> None:
     assert recorded.set_weight("player", "300").status_code == 200
-    shown = recorded.get("/history").text
-    assert 'class="mark"' in shown
-    assert "Weight of Player: 300" in shown
+    assert 'href="/audit"' in changes_in(recorded)
     made = recorded.post("/users", "/users", name="vera", role="viewer")
     first = re.search(r"first password ([a-z0-9]{4}-[a-z0-9]{4}-[a-z0-9]{4})", made.text)
     assert first, made.text
     viewer = Browser(recorded.client.application.test_client(), recorded.state)
     viewer.log_in(first[1], user="vera")
     viewer.post("/password", "/password", current=first[1], new=PASSWORD + "v", confirm=PASSWORD + "v")
-    shown = viewer.get("/history").text
-    assert "Who slows whom" in shown
-    assert 'class="mark"' not in shown
-    assert "Weight of Player" not in shown
-    assert "Only an administrator sees the changes" in shown
-    assert json.loads(viewer.get("/history.json").data)["changes"] == []
-    assert viewer.get("/history/changes.csv").status_code == 403
+    assert 'class="mark"' in viewer.get("/history").text
+    shown = changes_in(viewer)
+    assert "Weight of Player: 300" in shown
+    assert "admin" not in shown
+    assert "/audit" not in shown
+    found = json.loads(viewer.get("/history.json").data)["changes"]
+    assert [(row["action"], row["app"], row["new"]) for row in found] == [("SetWeight", "player", "300")]
+    assert viewer.get("/history/changes.csv").status_code == 200
 
 
-def test_a_change_has_its_old_value_its_user_and_a_comparison(recorded: Browser) -> None:
+def changes_in(page: Browser) -> str:
+    """The HTML of the list of changes."""
+    return page.get("/history").text.partition('id="changes"')[2].partition("</section>")[0]
+
+
+def test_a_change_has_its_old_value_and_a_comparison(recorded: Browser) -> None:
     for weight in ("300", "400"):
         recorded.set_weight("player", weight)
     recorded.set_fixed_share("loader", "10")
@@ -205,9 +214,8 @@ def test_a_change_has_its_old_value_its_user_and_a_comparison(recorded: Browser)
     assert "Weight of Player: 300 → 400" in shown
     assert "Fixed share of Loader: 10 % → off" in shown
     found = json.loads(recorded.get("/history.json").data)["changes"]
-    assert [(row["app"], row["old"], row["new"], row["user"]) for row in found] == [
-        ("loader", "10", "0", "admin"), ("loader", None, "10", "admin"),
-        ("player", "300", "400", "admin"), ("player", None, "300", "admin"),
+    assert [(row["app"], row["old"], row["new"]) for row in found] == [
+        ("loader", "10", "0"), ("loader", None, "10"), ("player", "300", "400"), ("player", None, "300"),
     ]  # fmt: skip
     table = list(csv.DictReader(io.StringIO(recorded.get("/history/changes.csv").text)))
     assert [row["new"] for row in table] == ["0", "10", "400", "300"]
@@ -237,29 +245,73 @@ def test_a_silent_agent_is_reported_in_place_of_the_changes(recorded: Browser, a
     assert "Loader cost" in shown
 
 
-def entry(number: int, action: str, detail: str, outcome: str = "", at: int = 0) -> Entry:
-    return Entry(number, at or number, "admin", "panel", "", action, detail, outcome)
+def audited(agent: FakeAgent, at: int, action: str, detail: str = "") -> None:
+    """Add a row to the audit log, as if the call had been made at the time AT."""
+    agent.accounts._clock = lambda: float(at)
+    agent._run(agent.accounts.audit(Caller("admin", "admin", "panel"), action, detail))
+    agent.accounts._clock = time.time
 
 
-def test_changes_are_those_of_the_board() -> None:
-    rows = [
-        entry(1, "SetWeight", "name player, weight 100"), entry(2, "LogOut", ""), entry(3, "AddUser", "name a, role admin"),
-        entry(4, "SetWeight", "name player, weight 9", "Failed"), entry(5, "SetWeight", "name loader, weight 7"),
-        entry(6, "SetWeight", "name player, weight 200"), entry(7, "InstallBundle", "source https://x/a, b, allow_older False"),
-        entry(8, "NoSuchMethod", "x"), entry(9, "Restart", ""), entry(10, "SetWeight", "rubbish"),
-        entry(11, "UndoWeight", "name player, weight 100, present 200"), entry(12, "SetWeight", "name player, weight 7"),
+def test_a_zoom_into_the_past_shows_its_changes(recorded: Browser, agent: FakeAgent) -> None:
+    """Also if there were thousands of log-ins since, and with the value that was set before the span."""
+    start = int(time.time()) - 300 * DAY
+    for at, weight in ((start - 40 * DAY, 100), (start + 60, 200), (start + 7200, 300)):
+        audited(agent, at, "SetWeight", f"name player, weight {weight}")
+    for _ in range(500):
+        agent._run(agent.accounts.audit(Caller("admin", "admin", "panel"), "LogIn", ""))
+    found = json.loads(recorded.get(f"/history.json?start={start}&end={start + 3600}").data)
+    assert [(row["at"], row["old"], row["new"]) for row in found["changes"]] == [(start + 60, "100", "200")]
+
+
+def test_an_undo_is_a_change_of_the_weight_or_fixed_share(recorded: Browser, agent: FakeAgent) -> None:
+    at = int(time.time()) - 60
+    for name, value in (("Weight", "weight"), ("FixedShare", "percent")):
+        audited(agent, at, f"Set{name}", f"name player, {value} 10")
+        audited(agent, at, f"Set{name}", f"name player, {value} 20")
+        audited(agent, at, f"Undo{name}", f"name player, {value} 10, present 20")
+    shown = changes_in(recorded)
+    assert "Weight of Player: 20 → 10" in shown
+    assert "Fixed share of Player: 20 % → 10 %" in shown
+    assert shown.count("Before and after</a>") == 3, "of the changes of a weight"
+
+
+def test_a_validation_and_an_update_have_a_mark_at_their_end(recorded: Browser, agent: FakeAgent) -> None:
+    end = int(time.time()) - DAY
+    iso = datetime.fromtimestamp(end, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    report = next(iter(agent.validations.values()))
+    agent.validations["x"] = replace(report, row=replace(report.row, ended=iso, reason="", held=2, broken=1))
+    agent.update = replace(
+        agent.update,
+        slots=[replace(agent.update.slots[1], version="1.2.3", installed_at=iso), agent.update.slots[0]],
+    )
+    url = f"/history.json?start={end - 600}&end={end + 600}"
+    assert json.loads(recorded.get(url).data)["changes"] == [], (
+        "the agent is not asked, because nothing has begun"
+    )
+    audited(agent, end - 7200, "StartValidation")
+    audited(agent, end - 300, "InstallBundle", "source https://x/a?key=secret, allow_older False")
+    found = json.loads(recorded.get(url).data)["changes"]
+    assert [(row["action"], row["new"]) for row in found] == [
+        ("ValidationEnded", "2 promises held, 1 broken"), ("BundleInstalled", "1.2.3 in slot B"), ("InstallBundle", None)
     ]  # fmt: skip
-    found = changes.changes(rows[::-1], 2, 100)
-    assert {row.action for row in found if row.app} == {"SetWeight"}
-    assert [(row.id, row.app, row.old, row.new) for row in found] == [
-        (12, "player", "100", "7"), (11, "player", "200", "100"),
-        (10, "", None, None), (9, "", None, None), (7, "", None, "https://x/a, b"),
-        (6, "player", "100", "200"), (5, "loader", None, "7"),
-    ]  # fmt: skip
+    assert "End of the validation: 2 promises held, 1 broken" in text_of(recorded, url.replace(".json", ""))
+
+
+def test_changes_are_shown_if_the_ends_of_validations_are_not_known(
+    recorded: Browser, agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def silent() -> list[ValidationRow]:
+        raise errors.Failed("validation-failed", reason="it hangs")
+
+    monkeypatch.setattr(agent, "list_validations", silent)
+    audited(agent, int(time.time()) - 60, "StartValidation")
+    shown = text_of(recorded, "/history")
+    assert "Start of a validation" in shown
+    assert "The ends of validations and updates cannot be shown:" in shown
 
 
 def test_downloads_and_tests_are_no_changes_of_the_board() -> None:
-    assert {name for name in METHODS if changes.is_change(name)} == {
+    assert {name for name in METHODS if is_change(name)} == {
         "SetWeight", "SetFixedShare", "StartApp", "StopApp", "InstallBundle", "ChooseSlot", "Restart", "SetAlerts",
         "AddApp", "InstallCertificate", "MakeCertificate", "RemoveApp", "SetNetwork", "ConfirmNetwork", "RevertNetwork",
         "PowerOff", "SetHostName", "SetTimeZone", "SetTimeServers", "RestoreBackup", "StartValidation", "CancelValidation",

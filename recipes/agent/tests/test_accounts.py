@@ -16,7 +16,7 @@ import pytest
 from agent_harness import ERROR, Harness, on_board
 from disks import fill_up, small_disk
 from evenkeel_agent import accounts as accounts_module
-from evenkeel_agent import backup, passwords
+from evenkeel_agent import accounts_db, backup, passwords
 from evenkeel_agent.accounts import (
     FIRST_CHANGED,
     IDLE_S,
@@ -1116,3 +1116,105 @@ async def test_polkit_sees_who_acts(board: Harness) -> None:
             },
         ),
     ]
+
+
+async def audited(desk: Desk, at: float, action: str, detail: str = "", outcome: str = "") -> None:
+    desk.clock.now = at
+    await desk.accounts.audit(Caller("admin", "admin", "panel", "192.0.2.1"), action, detail, outcome)
+
+
+@at_desk
+async def test_a_viewer_lists_the_changes_of_a_span(desk: Desk) -> None:
+    """Without who made them, from where, and without values that may be secret."""
+    viewer = await desk.user(await desk.admin(), "vera", "viewer")
+    now = desk.clock.now
+    await audited(desk, now, "SetWeight", "name player, weight 100")
+    await audited(desk, now + 10, "SetWeight", "name loader, weight 7")
+    await audited(desk, now + 20, "SetWeight", "name player, weight 0", "InvalidWeight")
+    await audited(desk, now + 30, "LogIn", "code not entered")
+    await audited(desk, now + 40, "SetWeight", "name player, weight 300")
+    await audited(desk, now + 50, "InstallBundle", "source https://x/a?key=secret, allow_older False")
+    await audited(desk, now + 60, "OpenRecording", "")
+    await audited(desk, now + 70, "Restart")
+    found = await desk.do("ListChanges", viewer, int(now) + 5, int(now) + 70)
+    assert [(change.at - int(now), change.action, change.app, change.before, change.value) for change in found] == [
+        (50, "InstallBundle", "", "", ""), (40, "SetWeight", "player", "100", "300"), (10, "SetWeight", "loader", "", "7"),
+    ]  # fmt: skip
+
+
+@at_desk
+async def test_an_undo_is_listed_as_a_change_of_the_value_that_it_sets_back(desk: Desk) -> None:
+    admin, now = await desk.admin(), desk.clock.now
+    for name, value in (("Weight", "weight"), ("FixedShare", "percent")):
+        await audited(desk, now, f"Set{name}", f"name player, {value} 20")
+        await audited(desk, now, f"Set{name}", f"name player, {value} 30")
+        await audited(desk, now, f"Undo{name}", f"name player, {value} 20, present 30")
+        await audited(desk, now, f"Undo{name}", f"name player, {value} 30, present 50", "Conflict")
+        await audited(desk, now, f"Set{name}", f"name player, {value} 40")
+        found = (await desk.do("ListChanges", admin, 0, int(now) + 1))[:4]
+        assert [(change.action, change.app, change.before, change.value) for change in found] == [
+            (f"Set{name}", "player", "20", "40"), (f"Set{name}", "player", "30", "20"),
+            (f"Set{name}", "player", "20", "30"), (f"Set{name}", "player", "", "20"),
+        ]  # fmt: skip
+
+
+@at_desk
+async def test_rows_that_the_agent_cannot_read_are_no_changes_or_have_no_value(desk: Desk) -> None:
+    """Of another version of the agent, for example."""
+    admin, now = await desk.admin(), desk.clock.now
+    await audited(desk, now, "NoSuchMethod", "x")
+    await audited(desk, now, "SetWeight", "rubbish")
+    found = await desk.do("ListChanges", admin, 0, int(now) + 1)
+    assert [(change.action, change.app, change.value) for change in found] == [("SetWeight", "", "")]
+
+
+@at_desk
+async def test_log_ins_delete_no_change(desk: Desk) -> None:
+    admin, now = await desk.admin(), desk.clock.now
+    await audited(desk, now, "SetWeight", "name player, weight 100")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts_db, "AUDIT_ROWS", 3)
+        for _ in range(4):
+            await audited(desk, now + 1, "LogIn")
+    assert "SetWeight" not in {row.action for row in await desk.do("ListAudit", admin, 0, 500)}
+    assert [change.value for change in await desk.do("ListChanges", admin, 0, int(now) + 9)] == ["100"]
+
+
+@at_desk
+async def test_the_oldest_changes_are_deleted(desk: Desk) -> None:
+    admin, now = await desk.admin(), desk.clock.now
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(accounts_db, "CHANGES_ROWS", 3)
+        for weight in range(1, 6):
+            await audited(desk, now, "SetWeight", f"name player, weight {weight}")
+    found = await desk.do("ListChanges", admin, 0, int(now) + 1)
+    assert [(change.before, change.value) for change in found] == [("4", "5"), ("3", "4"), ("2", "3")]
+
+
+@at_desk
+async def test_changes_that_an_older_agent_has_saved_are_listed(desk: Desk) -> None:
+    """It has no table of changes, and does not fill one after a roll-back."""
+    admin, now = await desk.admin(), desk.clock.now
+    await audited(desk, now, "SetWeight", "name player, weight 100")
+    assert desk.accounts._db is not None
+    with desk.accounts._db.write() as cursor:
+        cursor.execute("DROP TABLE changes")
+    await desk.again()
+    row = (int(now), "admin", "panel", "192.0.2.1", "SetWeight", "name player, weight 200", "")
+    with desk.accounts._db.write() as cursor:
+        cursor.execute(
+            "INSERT INTO audit (at, user, via, address, action, detail, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            row,
+        )
+    await desk.again()
+    found = await desk.do("ListChanges", admin, 0, int(now) + 1)
+    assert [(change.before, change.value) for change in found] == [("100", "200"), ("", "100")]
+
+
+def test_a_span_of_changes_is_read_from_an_index(tmp_path: Path) -> None:
+    db = accounts_db.Database(str(tmp_path / "accounts.db"))
+    plan = db.rows(
+        "EXPLAIN QUERY PLAN SELECT id FROM changes WHERE at >= 1 AND at < 2 ORDER BY at DESC, id DESC LIMIT 9"
+    )
+    db.close()
+    assert [step[3] for step in plan] == ["SEARCH changes USING COVERING INDEX changes_at (at>? AND at<?)"]

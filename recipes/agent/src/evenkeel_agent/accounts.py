@@ -35,6 +35,7 @@ from typing import Any, cast
 
 from evenkeel_api import errors
 from evenkeel_api.features import accounts as api
+from evenkeel_api.features.changes import LISTED, Change, ListChanges
 from evenkeel_api.messages import Message
 from evenkeel_api.method import Method, Nothing
 from evenkeel_api.roles import ADMIN, Role, includes
@@ -819,6 +820,23 @@ class Accounts:
                 request.limit,
             )
         return [api.Entry(*row) for row in rows]
+
+    async def list_changes(self, request: ListChanges, _caller: Caller) -> list[Change]:
+        try:
+            async with self._writing:
+                if self._db is None:
+                    raise sqlite3.OperationalError("it could not be opened")
+                rows = await asyncio.to_thread(
+                    self._db.rows,
+                    "SELECT id, at, action, app, before, value FROM changes WHERE at >= ? AND at < ?"
+                    " ORDER BY at DESC, id DESC LIMIT ?",
+                    request.start,
+                    request.end,
+                    LISTED,
+                )
+        except sqlite3.Error as error:
+            raise errors.Failed("accounts-not-saved", path=self._path, reason=str(error)) from error
+        return [Change(*row) for row in rows]
 
 
 def _totp_step(secret: str, code: str, now: float) -> int | None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""accounts.db: users, sessions, tokens and the audit log (SQLite, WAL), in the state directory of the agent.
+"""accounts.db: users, sessions, tokens, the audit log and the changes of the board (SQLite, WAL).
+
+It is in the state directory of the agent.
 
 Guarantee: a write is one short transaction. When the call returns, the transaction is on the medium. Writes are rare
 (a log-in, a new weight), so durability is worth some ms. One process writes: the agent, one call at a time.
@@ -13,6 +15,8 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from typing import Any
+
+from evenkeel_api.changes import is_change, shown
 
 # The version of the schema, saved as PRAGMA user_version: MAJOR * 100 + minor. After a roll-back, an older agent opens
 # the same file. So a change of minor may only add what an older agent does not read. A file with another MAJOR is
@@ -56,8 +60,24 @@ TABLES = """
         outcome TEXT NOT NULL
     ) STRICT;
 """
+# The changes of the board in the audit log, of which more are kept. An older agent neither reads nor writes them.
+CHANGES = (
+    """CREATE TABLE IF NOT EXISTS changes (
+        id INTEGER PRIMARY KEY,      -- as in audit
+        at INTEGER NOT NULL,
+        action TEXT NOT NULL,        -- of an undo: the method whose value it sets back
+        app TEXT NOT NULL,           -- empty: the change is not about an app
+        before TEXT NOT NULL,        -- the previous value; empty: not known
+        value TEXT NOT NULL          -- the new value; empty: there is none, or it may be secret
+    ) STRICT""",
+    "CREATE INDEX IF NOT EXISTS changes_at ON changes (at)",
+    "CREATE INDEX IF NOT EXISTS changes_target ON changes (action, app, id)",
+)
 CORRUPT = ".corrupt"  # the end of the name of a damaged file
 AUDIT_ROWS = 10_000  # about 1 MB; older rows are deleted
+# About 1 MB, and 13 changes a day for two years, which is as long as the history of the I/O. They are not deleted by age: a
+# clock that is ahead for a while must not delete them.
+CHANGES_ROWS = 10_000
 
 
 class Database:
@@ -76,6 +96,8 @@ class Database:
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(path + end, f"{path}{end}{CORRUPT}")  # noqa: PTH104
             self._connection = self._open()
+        with contextlib.suppress(sqlite3.OperationalError), self.write() as cursor:  # the disk may be full
+            _add_changes(cursor)
 
     def _open(self) -> sqlite3.Connection:
         # Mode 0600: SQLite gives its -wal and -shm files the same mode.
@@ -132,4 +154,31 @@ class Database:
                 "INSERT INTO audit (at, user, via, address, action, detail, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)",
                 row,
             )
-            cursor.execute("DELETE FROM audit WHERE id <= ?", ((cursor.lastrowid or 0) - AUDIT_ROWS,))
+            number = cursor.lastrowid or 0
+            _add_changes(cursor)
+            cursor.execute("DELETE FROM audit WHERE id <= ?", (number - AUDIT_ROWS,))
+
+
+def _add_changes(cursor: sqlite3.Cursor) -> None:
+    """Add the changes that only the audit log has, and delete the oldest ones.
+
+    These are the changes of the newest row, and of rows that an older agent has added.
+    """
+    for statement in CHANGES:
+        cursor.execute(statement)
+    rows = cursor.execute(
+        "SELECT id, at, action, detail FROM audit"
+        " WHERE id > (SELECT coalesce(max(id), 0) FROM changes) AND outcome = '' ORDER BY id"
+    ).fetchall()
+    for number, at, action, detail in rows:
+        if is_change(action):
+            changed, app, value = shown(action, detail)
+            cursor.execute(
+                "INSERT INTO changes SELECT ?1, ?2, ?3, ?4, coalesce((SELECT value FROM changes"
+                " WHERE action = ?3 AND app = ?4 ORDER BY id DESC LIMIT 1), ''), ?5",
+                (number, at, changed, app, value),
+            )
+    cursor.execute(
+        "DELETE FROM changes WHERE id <= (SELECT id FROM changes ORDER BY id DESC LIMIT 1 OFFSET ?)",
+        (CHANGES_ROWS,),
+    )

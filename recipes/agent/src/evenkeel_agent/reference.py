@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from evenkeel_api import errors, interface
 from evenkeel_api.errors import NAME
-from evenkeel_api.features import accounts, cache, validation
+from evenkeel_api.features import accounts, cache, changes, validation
 from evenkeel_api.features.alerts import Alerts
 from evenkeel_api.features.apps import App
 from evenkeel_api.features.backup import Restore
@@ -76,6 +76,7 @@ ACCOUNTS: dict[str, type[Struct]] = {
     "Session": accounts.Session,
     "API token": accounts.Token,
     "Row of the audit log": accounts.Entry,
+    "Change of the board": changes.Change,
 }
 
 DOWNLOAD = """\

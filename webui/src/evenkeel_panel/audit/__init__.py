@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import msgspec
+from evenkeel_api.changes import arguments
 from evenkeel_api.features.accounts import Entry
 from evenkeel_api.interface import METHODS
 from evenkeel_api.roles import ADMIN
@@ -11,7 +12,7 @@ from flask import Blueprint, Response, render_template, request
 
 from .. import texts
 from ..context import Nav, call
-from ..history import changes
+from ..history.changes import name as action_name
 from ..tables import csv_file
 
 blueprint = Blueprint("audit", __name__, template_folder="templates")
@@ -52,7 +53,7 @@ def _rows() -> list[Entry]:
 
 def values(entry: Entry) -> str:
     """The arguments in ENTRY as the page shows them: “app player, weight 300” for “name player, weight 300”."""
-    given = changes.arguments(entry) if entry.action in METHODS else {}
+    given = arguments(entry.action, entry.detail) if entry.action in METHODS else {}
     labels = LABELS | {"name": NAMED.get(entry.action, "app")}
     shown = ", ".join(f"{labels.get(name, name)} {ANSWERS.get(text, text)}" for name, text in given.items())
     return shown or entry.detail
@@ -64,7 +65,7 @@ def outcome(kind: str) -> str:
     return texts.phrase(code) if code in texts.TEXTS else kind
 
 
-blueprint.add_app_template_filter(changes.name, "audit_action")
+blueprint.add_app_template_filter(action_name, "audit_action")
 blueprint.add_app_template_filter(values, "audit_values")
 blueprint.add_app_template_filter(outcome, "audit_outcome")
 

@@ -107,7 +107,7 @@ class HistoryPage(Struct, frozen=True):
     stalls: list[Stalls]
     costs: list[Cost]  # largest first; includes the time that an app waited for its own requests
     wear: list[Wear]
-    changes: list[Change]  # newest first; for an administrator only
+    changes: list[Change]  # newest first
     changes_problem: str  # why changes are missing: a sentence; empty if none are missing
     rows: list[Row]
     heat: list[Heat]

@@ -105,7 +105,7 @@ def page_csv(table: str = "charts") -> Response:
         changes=table == "changes",
     )[1]
     if table == "changes" and page.changes_problem and not page.changes:
-        abort(503 if log.allowed() else 403, page.changes_problem)
+        abort(503, page.changes_problem)
     span = asked.span if asked.start is None else f"{page.start}-{page.end}"
     return csv_file(
         struct, getattr(page, field), f"history-{span}" if table == "charts" else f"history-{table}-{span}"
@@ -395,7 +395,6 @@ def _changes(data: model.HistoryPage, titles: dict[str, str], now: int) -> dict[
             "number": count - n,
             "row": row,
             "text": _sentence(row, titles),
-            "via": "ekctl" if row.via == "bus" else row.via,
             "effect": Pair(*log.effect(row.at, now), None).url() if row.action == log.WEIGHT else None,
         }
         for n, row in enumerate(data.changes[:CHANGES_SHOWN])
