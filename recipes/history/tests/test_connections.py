@@ -12,7 +12,7 @@ from evenkeel_history.connections import Connections
 
 def write(path: Path, number: int) -> None:
     db = sqlite3.connect(path)
-    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA journal_mode = PERSIST")
     db.execute("CREATE TABLE IF NOT EXISTS one (number)")
     db.execute("INSERT INTO one VALUES (?)", (number,))
     db.commit()
@@ -99,6 +99,18 @@ def test_a_file_that_is_replaced_while_it_is_opened_is_opened_again(
     db, file = kept.take()
     kept.drop(db)
     assert (file, list(files)) == ("new", [])
+
+
+def test_a_reader_waits_for_a_commit(path: Path, kept: Connections) -> None:
+    numbers(kept)
+    writer = sqlite3.connect(path, check_same_thread=False, isolation_level=None)
+    writer.execute("BEGIN EXCLUSIVE")
+    writer.execute("INSERT INTO one VALUES (2)")
+    commit = threading.Timer(0.5, writer.execute, ("COMMIT",))
+    commit.start()
+    assert numbers(kept)[1] == [1, 2]
+    commit.join()
+    writer.close()
 
 
 def test_no_file(tmp_path: Path) -> None:

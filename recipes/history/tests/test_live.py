@@ -39,3 +39,17 @@ def test_two_hours_are_kept_by_seconds() -> None:
     assert live.answer(Request(0, (START + 59, end))).seconds == [], (
         "the first minute is not in RAM by seconds"
     )
+
+
+def test_minutes_of_a_damaged_database_are_not_in_the_log_any_more() -> None:
+    """The log begins again after each save, so it has only the minutes that were not saved."""
+    live = Live()
+    for minute in range(6):
+        live.add(START + 60 * minute, Sum(ms=1000))
+        if minute in {2, 4}:
+            live.logged(2)
+        if minute == 2:
+            live.saved(2)
+    assert [start for start, _ in live.unlogged()] == [START + 240]
+    live.replaced()
+    assert [start for start, _ in live.unlogged()] == [START, START + 60, START + 240]

@@ -12,6 +12,7 @@ from evenkeel_history.cache import Cache
 from evenkeel_history.live import Answer, Live, Server
 from evenkeel_history.period import READ, WRITE, Sum, pack
 from evenkeel_history.reader import BLOCK, Found, Reader
+from evenkeel_history.rows import add_up
 from evenkeel_history.schema import DAMAGED, FILE
 from evenkeel_history.store import Store
 from evenkeel_history.testing import busy
@@ -54,7 +55,7 @@ SPANS = st.tuples(
 @given(
     jumps=st.lists(st.tuples(st.integers(1, 200), st.integers(-2 * HOUR, 2 * DAY)), min_size=1, max_size=5),
     asked=st.lists(SPANS, min_size=1, max_size=4),
-    running=st.lists(st.integers(-3000, 3000), max_size=3),
+    running=st.lists(st.integers(-7000, 3000), max_size=60),
 )
 def test_the_cache_changes_nothing(
     tmp_path_factory: pytest.TempPathFactory,
@@ -72,7 +73,7 @@ def test_the_cache_changes_nothing(
     for count, jump in jumps:
         write(store, [slot(at, 60) + 60 * n for n in range(count)])
         at += 60 * count
-        minutes[:] = [(slot(at + late, 60), ROWS[0]) for late in running]
+        minutes[:] = [(slot(at + late, 60), ROWS[n % 7]) for n, late in enumerate(running, count)]
         for _ in range(2):
             for back, length in asked:
                 span = max(at - back % (10 * 60 * count), 0), max(at - back % (10 * 60 * count), 0) + length
@@ -109,6 +110,26 @@ def test_a_row_is_decoded_once(tmp_path: Path, cached: Reader) -> None:
     other = cached.read(START + 120, START + HOUR)
     assert other.unreadable == BLOCK - 3
     assert other.total.ms == (60 - 2 - other.unreadable) * 60_000
+
+
+def test_a_minute_in_ram_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the span moves on, but not the last half an hour, which has the minute that is running."""
+    minutes = [(START + MINUTE * n, ROWS[n % 7]) for n in range(115)]
+    monkeypatch.setattr(module.live, "ask", lambda *_: Answer(minutes, []))
+    decoded: list[int] = []
+    monkeypatch.setattr(
+        module, "add_up", lambda rows, **more: decoded.append(len(rows)) or add_up(rows, **more)
+    )
+    reader = Reader(tmp_path, tmp_path, Cache())
+    for span in ((START, START + 2 * HOUR), (START - 8 * DAY, START + DAY)):
+        first = reader.read(*span)
+        assert sum(decoded) == 115
+        decoded.clear()
+        assert reader.read(*span) == first
+        assert sum(decoded) == 115 - 90
+        decoded.clear()
+    reader.read(START + HOUR, START + 3 * HOUR)
+    assert sum(decoded) == 115 - 90
 
 
 def test_the_written_bytes_of_a_day_are_decoded_once(tmp_path: Path, cached: Reader) -> None:

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Hashable
 from pathlib import Path
 
+WAIT_S = 10  # the longest wait for a commit of the service, which takes long if the flash is busy
+
 
 class Connections:
     """Opens the database PATH, and keeps up to KEPT connections that nobody uses. Thread-safe.
@@ -71,9 +73,13 @@ class Connections:
         return None
 
     def _open(self) -> sqlite3.Connection:
-        # One thread at a time uses a connection, but not always the same one.
+        # One thread at a time uses a connection, but not always the same one. While the service commits, readers wait.
         db = sqlite3.connect(
-            f"file:{self._path}?mode=ro", uri=True, timeout=2, isolation_level=None, check_same_thread=False
+            f"file:{self._path}?mode=ro",
+            uri=True,
+            timeout=WAIT_S,
+            isolation_level=None,
+            check_same_thread=False,
         )
         with contextlib.suppress(sqlite3.Error):
             db.execute("PRAGMA cache_size = -256")  # KiB

@@ -47,11 +47,12 @@ class Answer(msgspec.Struct):
 
 
 class _Minute:
-    __slots__ = ("data", "seq", "start", "whole")
+    __slots__ = ("data", "logged", "seq", "start", "whole")
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, data: bytes = b"") -> None:
         self.start = start
-        self.data = b""  # empty while the minute is running
+        self.data = data  # empty while the minute is running
+        self.logged = False  # whether it is in the log (minutes.py)
         self.seq: int | None = None  # number in the database; None before the first attempt to save it
         self.whole = True  # whether all its seconds are in RAM
 
@@ -114,6 +115,30 @@ class Live:
                 minute.seq = seq
             return [(minute.seq or 0, minute.start, minute.data) for minute in minutes]
 
+    def unlogged(self) -> list[tuple[int, bytes]]:
+        """The complete minutes that are neither saved nor in the log, as (start, packed Period)."""
+        with self._lock:
+            return [
+                (minute.start, minute.data)
+                for minute in list(self._recent)[self._saved :]
+                if not minute.logged
+            ]
+
+    def logged(self, count: int) -> None:
+        """Mark the first COUNT minutes of unlogged() as logged."""
+        with self._lock:
+            unlogged = [minute for minute in list(self._recent)[self._saved :] if not minute.logged]
+            for minute in unlogged[:count]:
+                minute.logged = True
+
+    def restore(self, minutes: list[tuple[int, bytes]]) -> None:
+        """Add MINUTES of the log, which an earlier process has sampled, before all unsaved ones."""
+        with self._lock:
+            for index, (start, data) in enumerate(minutes, self._saved):
+                minute = _Minute(start, data)
+                minute.logged, minute.whole = True, False
+                self._recent.insert(index, minute)
+
     def saved(self, count: int) -> None:
         """Mark the first COUNT unsaved minutes as saved, because they are in the database now."""
         with self._lock:
@@ -123,11 +148,15 @@ class Live:
                 self._saved -= 1
 
     def replaced(self) -> None:
-        """Mark all minutes in RAM as unsaved, because the database was replaced by an empty one."""
+        """Mark all minutes in RAM as unsaved, because the database was replaced by an empty one.
+
+        The log has none of those that had been saved: its next record overwrites them.
+        """
         with self._lock:
-            self._saved = 0
-            for minute in self._recent:
+            for index, minute in enumerate(self._recent):
                 minute.seq = None
+                minute.logged = minute.logged and index >= self._saved
+            self._saved = 0
 
     @property
     def waiting(self) -> int:

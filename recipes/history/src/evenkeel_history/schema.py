@@ -7,6 +7,7 @@ APPLICATION_ID = 0x656B6869  # "ekhi"
 VERSION = 1
 FOLDER = "/var/lib/evenkeel-history"
 FILE = "history.db"
+MINUTES = f"{FILE}-minutes"  # the log of the minutes that are not in the database yet (minutes.py)
 DAMAGED = "history.db.damaged"
 
 # The data of a row, in a query. A changed bit on the medium can give the value another type: then the row is damaged like
@@ -35,3 +36,11 @@ CREATE TABLE wear (
 """
     + f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {VERSION};"
 )
+
+# An earlier version has not made this table.
+CREATE_LOG = """
+CREATE TABLE IF NOT EXISTS log (
+  one INTEGER PRIMARY KEY,
+  generation INTEGER NOT NULL  -- all minutes of MINUTES up to this generation are in this database
+)
+"""

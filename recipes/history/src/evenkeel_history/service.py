@@ -16,6 +16,7 @@ from evenkeel_common.wear import wear
 
 from . import live, schema, totals
 from .live import Live, Server
+from .minutes import MinuteLog
 from .sampler import Sampler
 from .store import Store, StoreError
 from .totals import Totals
@@ -24,6 +25,8 @@ INTERVAL_S = 1.0  # time between two samples
 # The time between two saves. A power cut loses at most the complete minutes since the last save, and the current
 # minute: 240 s + 60 s = 5 min.
 SAVE_S = 240.0
+# Of 30 saves, 29 go to the log (minutes.py), and one goes to the database: every two hours.
+LOGGED = 29
 RETRY_S = 30.0  # the time until the next attempt if the database could not be opened
 REPORT_S = 5.0  # the time between two writes of status.json if the problems have not changed
 WEAR_S = 86400.0  # the time between two saved states of wear of a device whose state has not changed
@@ -39,7 +42,12 @@ class History:
         self._socket = Path(settings.path(live.SOCKET))
         self._live = Live(Totals(self._socket.with_name(totals.FILE)))
         self._sampler = Sampler(settings)
-        self._store = Store(Path(settings.path(schema.FOLDER)))
+        folder = Path(settings.path(schema.FOLDER))
+        self._store = Store(folder)
+        self._log = MinuteLog(folder / schema.MINUTES)
+        self._restored = False  # whether the minutes of the log are in RAM
+        # The number of saves in the log since the last one in the database. The first save is in the database.
+        self._logged = LOGGED
         self._ended = threading.Event()  # set after the last sample; the saving thread then saves the rest
         self._devices: list[str] = []
         self._saver = threading.Thread(target=self._save_always, name="save")
@@ -86,28 +94,41 @@ class History:
     def _save_always(self) -> None:
         while True:
             last_time = self._ended.wait(self._save_s if self._store.is_open else 0)
-            try:
-                if not self._store.is_open:
-                    self._store.open()
-                    if not self._store.last():  # the database is new, so it has none of the minutes in RAM
-                        self._live.replaced()
-                self._save(last_time)
-                problems = self._store.problems
-            except StoreError as error:
-                problems = [*self._store.problems, error.message]
-                if error.message not in self._problems:
-                    _log.error("%s", error)
-            self._problems = problems
+            self._try_to_save(last_time)
             if last_time:
                 self._store.close()
+                self._log.close()
                 return
             if not self._store.is_open:
                 self._ended.wait(min(self._save_s, RETRY_S))
 
-    def _save(self, last_time: bool) -> None:
-        """Save the minutes and the wear. LAST_TIME: also save the wear if it is not due.
+    def _try_to_save(self, last_time: bool) -> None:
+        """As _save(), but a failure becomes a problem to report."""
+        try:
+            if not self._store.is_open:
+                self._open()
+            self._save(last_time)
+            problems = self._store.problems
+        except StoreError as error:
+            self._append()  # so that a power cut does not lose what only RAM has
+            problems = [*self._store.problems, error.message]
+            if error.message not in self._problems:
+                _log.error("%s", error)
+        self._problems = problems
 
-        Its counter of written bytes begins at 0 with each boot, and what it counted after the last save would be lost.
+    def _open(self) -> None:
+        self._store.open()
+        if not self._store.last():  # the database is new, so it has none of the minutes in RAM
+            self._live.replaced()
+        if not self._restored:
+            self._live.restore(self._log.read(self._store.generation()))
+            self._restored = True
+
+    def _save(self, last_time: bool) -> None:
+        """Save the minutes in the log or in the database, and the wear in the database.
+
+        LAST_TIME: save all in the database, also the wear if it is not due. Its counter of written bytes begins at 0 with each
+        boot, and what it counted after the last save would be lost.
         """
         now_s = time.monotonic()
         states = []
@@ -116,16 +137,30 @@ class History:
             saved = self._wear.get(device)
             if saved is None or saved[1] != state.state or now_s - saved[0] >= WEAR_S or last_time:
                 states.append(state)
+        if not (states or last_time or self._logged >= LOGGED) and self._append():
+            self._logged += 1
+            return
+        generation = self._log.seal()
         minutes = self._live.unsaved(self._store.last())
-        if self._store.write(minutes, states, int(time.time())):
+        if self._store.write(minutes, states, int(time.time()), generation):
             # The database was damaged and has been replaced by an empty one. The minutes of the last hour are still in
             # RAM, so save them again.
             self._live.replaced()
             minutes = self._live.unsaved(self._store.last())
-            if self._store.write(minutes, states, int(time.time())):
+            if self._store.write(minutes, states, int(time.time()), generation):
                 raise StoreError(Message("history-not-saved", reason="the new database is damaged, too"))
         self._live.saved(len(minutes))
+        self._log.restart()
+        self._logged = 0
         self._wear |= {state.device: (now_s, state.state) for state in states}
+
+    def _append(self) -> bool:
+        """Append the new minutes to the log. Returns whether they survive a power cut."""
+        minutes = self._live.unlogged()
+        if not self._log.append(minutes):
+            return False
+        self._live.logged(len(minutes))
+        return True
 
     # ---- what the agent reports ----
 

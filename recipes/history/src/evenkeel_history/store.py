@@ -5,9 +5,12 @@
 Guarantees:
 
 - write() saves all its minutes or none, together with the coarser rows that they complete.
-- A power cut or a kill at any moment loses nothing that write() has saved (WAL, synchronous=FULL).
+- A power cut or a kill at any moment loses nothing that write() has saved (rollback journal, synchronous=FULL).
 - A damaged database is renamed, reported, and replaced by a new one. A row that cannot be decoded is left out.
 - The file stays below `limit` bytes. If it is full, write() removes the oldest rows, minutes first.
+
+With a WAL, SQLite would write each row twice, and an index of the WAL. The rollback journal has only pages that were in use
+before. Readers wait while write() commits.
 
 A test measures the costs with 16 busy apps: the size of the file, and how much is written to flash per day.
 """
@@ -16,7 +19,6 @@ import contextlib
 import logging
 import os
 import sqlite3
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -27,14 +29,13 @@ from evenkeel_common.wear import Wear
 
 from .period import pack
 from .rows import add_up
-from .schema import APPLICATION_ID, CREATE, DAMAGED, DATA, FILE, VERSION
+from .schema import APPLICATION_ID, CREATE, CREATE_LOG, DAMAGED, DATA, FILE, VERSION
 from .tiers import TIERS, Tier, closed, slot
 
 # The size of a database page in bytes. A row of 16 busy apps has 2.8 to 3.3 KB. With larger pages, much of a row's last
 # page would be empty.
 PAGE = 1024
-LIMIT = 190_000_000  # the maximum size of the database in bytes; the WAL has up to 4 MiB in addition
-CHECKPOINT_PAGES = 4000  # SQLite copies the WAL into the database when the WAL has this many pages
+LIMIT = 190_000_000  # the maximum size of the database in bytes, without its rollback journal
 PRUNE_ROWS = 60  # old rows are removed in batches of this many, because each removal writes pages
 DAMAGED_KEPT_S = 30 * 86400  # a damaged database is deleted after this time
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
@@ -72,6 +73,7 @@ class Store:
         self.set_aside = ""  # why this process has renamed a damaged database; "" if it has not
         self._lasts: dict[str, int] = {}  # by table: seq of the last finer row that a row of the table covers
         self._next: dict[str, int] = {}  # by table: seq of the next row
+        self._generation = 0
 
     def open(self) -> int:
         """Open or create the database. Returns the number of the last saved minute. Raises StoreError."""
@@ -91,16 +93,14 @@ class Store:
     def _connect(self) -> None:
         new = not self._path.exists() or self._path.stat().st_size == 0
         db = self._db = sqlite3.connect(self._path, isolation_level=None, timeout=30, cached_statements=64)
-        # Closing the database keeps the WAL and its index. Otherwise the panel, which must not create files here, could
-        # not read the database while this service is stopped.
-        if sys.version_info >= (3, 12):
-            db.setconfig(sqlite3.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, True)
         with self._damage():
             if new:
                 db.execute(f"PRAGMA page_size = {PAGE}")
-            db.execute("PRAGMA journal_mode = WAL")
+            # The journal stays, because removing it at each save would cost more writes. An earlier version has left a WAL.
+            # While the panel has the file open, the change fails, and the WAL stays in use.
+            with contextlib.suppress(sqlite3.OperationalError):
+                db.execute("PRAGMA journal_mode = PERSIST")
             db.execute("PRAGMA synchronous = FULL")
-            db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
             db.execute("PRAGMA cache_size = -1024")
             db.execute("PRAGMA temp_store = MEMORY")
             # Debian's SQLite turns secure_delete on. It overwrites removed rows with zeros: 8 MB of writes per day.
@@ -123,6 +123,8 @@ class Store:
                 newest = f"SELECT seq, last FROM {tier.table} ORDER BY seq DESC LIMIT 1"
                 seq, last = db.execute(newest).fetchone() or (0, 0)
                 self._next[tier.table], self._lasts[tier.table] = seq + 1, last
+            db.execute(CREATE_LOG)
+            self._generation = db.execute("SELECT max(generation) FROM log").fetchone()[0] or 0
         for path in self._folder.glob(f"{FILE}*"):
             path.chmod(0o640)
 
@@ -140,7 +142,7 @@ class Store:
         """Rename the damaged database to DAMAGED. An older file of this name is overwritten, so that only one takes space."""
         self.close()
         _log.error("%s is damaged (%s); it is kept as %s, and a new one begins", self._path, reason, DAMAGED)
-        for end in ("", "-wal", "-shm"):
+        for end in ("", "-journal", "-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 os.replace(f"{self._path}{end}", f"{self._folder / DAMAGED}{end}")
         # The modification time must say when the file was renamed. rename() does not set it.
@@ -173,8 +175,16 @@ class Store:
         """The number of the last saved minute; 0 if there is none."""
         return self._next[TIERS[0].table] - 1
 
-    def write(self, minutes: Sequence[Minute], wear: Sequence[Wear] = (), at: int = 0) -> bool:
+    def generation(self) -> int:
+        """The highest generation of the log (minutes.py) whose minutes have been saved."""
+        return self._generation
+
+    def write(
+        self, minutes: Sequence[Minute], wear: Sequence[Wear] = (), at: int = 0, generation: int = 0
+    ) -> bool:
         """Save MINUTES, numbered from last() + 1, and the coarser rows that they complete.
+
+        GENERATION: MINUTES have all minutes of the log up to this generation.
 
         Returns True if the database was damaged and has been replaced by an empty one. Then nothing is saved, and the
         minutes need new numbers. Raises StoreError on failure. Then nothing is saved, and the caller should try again
@@ -185,7 +195,7 @@ class Store:
                 with self._damage():
                     while True:
                         try:
-                            self._write(minutes, wear, at)
+                            self._write(minutes, wear, at, generation)
                             break
                         except sqlite3.OperationalError as error:
                             full = error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_FULL
@@ -200,7 +210,7 @@ class Store:
         self._forget_damaged()
         return False
 
-    def _write(self, minutes: Sequence[Minute], wear: Sequence[Wear], at: int) -> None:
+    def _write(self, minutes: Sequence[Minute], wear: Sequence[Wear], at: int, generation: int) -> None:
         db = self._db
         assert db is not None
         nexts, lasts = dict(self._next), dict(self._lasts)
@@ -218,12 +228,14 @@ class Store:
                 db.execute(
                     "INSERT INTO wear (at, device, data) VALUES (?, ?, ?)", (at, state.device, state.json())
                 )
+            db.execute("INSERT OR REPLACE INTO log VALUES (1, ?)", (max(generation, self._generation),))
             db.execute("COMMIT")
         except BaseException:
             with contextlib.suppress(sqlite3.Error):
                 db.execute("ROLLBACK")
             raise
         self._next, self._lasts = nexts, lasts
+        self._generation = max(generation, self._generation)
 
     def _insert(
         self, db: sqlite3.Connection, tier: Tier, nexts: dict[str, int], start: int, last: int, data: bytes

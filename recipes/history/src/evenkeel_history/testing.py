@@ -68,5 +68,4 @@ def fill(store: Store, end: int, apps: list[str] = APPS, kinds: int = 12) -> Non
             store._insert(db, tier, nexts, begin + row * tier.seconds, last, pool[row % kinds])
         lasts[tier.table] = last
     db.execute("COMMIT")
-    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # empties the WAL, which is never so large in the service
     store._next, store._lasts = nexts, lasts
