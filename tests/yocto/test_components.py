@@ -99,7 +99,7 @@ def test_users_whose_files_outlive_the_image_have_fixed_numbers() -> None:
         for path in (TOP / component).rglob("*.sysusers"):
             users |= re.findall(r"^u!?\s+(\S+)\s+(\S+)", path.read_text(), re.MULTILINE)
         for path in (TOP / component).rglob("*.tmpfiles"):
-            owners |= set(re.findall(r"^[a-zA-Z-]+\s+/\S+\s+\S+\s+(\S+)", path.read_text(), re.MULTILINE))
+            owners |= set(re.findall(r"^[a-zA-Z-]+ +/\S+ +\S+ +(\S+)", path.read_text(), re.MULTILINE))
         for path in [*(TOP / component).rglob("*.service"), *(TOP / component).rglob("*.service.in")]:
             unit = path.read_text()
             if re.search(r"^(Logs|State)Directory=", unit, re.MULTILINE):
