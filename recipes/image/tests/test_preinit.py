@@ -23,7 +23,7 @@ def run(function: str, folder: Path, path: str = "") -> subprocess.CompletedProc
     text = PROGRAM.read_text()
     found = [
         re.search(rf"^{name}\(\) \{{\n.*?^\}}$", text, re.MULTILINE | re.DOTALL)
-        for name in ("make_writable", "make_identity", "find_preseed")
+        for name in ("make_writable", "add_users", "make_identity", "find_preseed")
     ]
     preseed = re.search(r"^PRESEED=.*$", text, re.MULTILINE)
     functions = "\n".join(match[0] for match in (preseed, *found) if match)
@@ -193,3 +193,17 @@ def test_a_partition_that_cannot_be_mounted_does_no_harm(etc: Path, esp: Path) -
 def test_a_board_without_its_data_partition_takes_no_file() -> None:
     """It would lose the settings at the next boot."""
     assert "\nif mount_data; then\n\tfind_preseed\nelse\n" in PROGRAM.read_text()
+
+
+@pytest.mark.parametrize("changed", ["", "passwd", "group"])
+def test_a_changed_list_of_users_gets_those_of_an_update(etc: Path, changed: str) -> None:
+    (etc / "machine-id").write_text("0" * 32 + "\n")
+    upper, ran = etc.parent / "data/etc/upper", etc.parent / "ran"
+    upper.mkdir(parents=True)
+    (etc.parent / "run/evenkeel").mkdir(parents=True)
+    if changed:
+        (upper / changed).touch()
+    path = program(etc, "systemd-sysusers", f"touch {ran}")
+    done = run("make_writable", etc.parent, path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ran.exists() == bool(changed)
