@@ -36,8 +36,8 @@ NO_MINUTES = 1 << 53  # no saved minute has a higher number, so the answer has o
 SECONDS_SPAN = 900
 # Bytes by day come from the coarsest tier whose rows do not cross midnight (UTC). 90 days are 180 rows.
 BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * HOUR)
-# The number of rows whose sum is kept in the cache. If the span moves on by a row, two of these sums are computed again. Half
-# as many make a chart that was not prepared 5 % slower, because it needs twice as many sums.
+# The number of rows whose sum is kept in the cache. If the span moves on by a row, two of these sums are computed again. With
+# fewer rows, a chart that was not prepared needs more sums.
 BLOCK = 32
 # Minutes in RAM have no numbers, so a part has those of such a time. It is a multiple of all shorter resolutions.
 RECENT_S = 1800

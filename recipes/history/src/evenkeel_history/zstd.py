@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 MAGIC = b"\x28\xb5\x2f\xfd"  # a frame begins with it
-LEVEL = 1  # higher levels make rows of the history 1 % shorter, and take up to five times as long
+LEVEL = 1  # levels up to 9 make rows of the history 1 % shorter, and take up to five times as long
 _LEVEL_KEY, _CHECKSUM_KEY = 100, 201  # ZSTD_c_compressionLevel, ZSTD_c_checksumFlag
 _NO_SIZE = (1 << 64) - 2  # ZSTD_getFrameContentSize() returns this or more if the size is unknown
 
@@ -43,6 +43,8 @@ def compress(text: bytes) -> bytes:
     room = z.ZSTD_compressBound(len(text))
     found = ctypes.create_string_buffer(room)
     context = z.ZSTD_createCCtx()
+    if not context:
+        raise MemoryError
     try:
         z.ZSTD_CCtx_setParameter(context, _LEVEL_KEY, LEVEL)
         z.ZSTD_CCtx_setParameter(context, _CHECKSUM_KEY, 1)
