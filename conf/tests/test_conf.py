@@ -171,6 +171,8 @@ def written(device: Device) -> dict[str, str]:
         Device("vdb", attrs={"queue/rotational": "1"}),
         Device("nullb0"),
         Device("sda", attrs={"queue/scheduler": "[none] mq-deadline kyber"}),
+        # a USB stick
+        Device("sdb", attrs={"queue/rotational": "1", "removable": "1"}),
     ],
     ids=lambda d: d.name,
 )
@@ -190,7 +192,7 @@ def test_flash_gets_evenkeel_and_nothing_else(device: Device) -> None:
         Device("nvme0n1p1", devtype="partition"),
         Device("nvme0n1", attrs={"queue/scheduler": "none"}),
         Device("nvme0", subsystem="nvme"),
-        Device("sda", attrs={"queue/rotational": "1"}),
+        Device("sda", attrs={"queue/rotational": "1", "removable": "0"}),
         Device("sda1", devtype="partition"),
         Device("vda2", devtype="partition"),
         Device("loop0"),

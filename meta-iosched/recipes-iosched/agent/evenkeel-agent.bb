@@ -16,17 +16,21 @@ EXTRA_OEMESON += "-Dwerror=false"
 
 SYSTEMD_SERVICE:${PN} = "evenkeeld.service evenkeel-network-boot.service"
 
-# Users and groups have fixed numbers, because files of agent and network helper survive an update of the image.
+# Users and groups have fixed numbers, because files of the agent and its helpers survive an update of the image.
 # The numbers must be the same as in the component's sysusers.d file.
 USERADD_PACKAGES = "${PN}"
-GROUPADD_PARAM:${PN} = "--system --gid 902 evenkeel-agent; --system --gid 904 evenkeel-network"
+GROUPADD_PARAM:${PN} = "\
+    --system --gid 902 evenkeel-agent; \
+    --system --gid 904 evenkeel-network; \
+    --system --gid 906 evenkeel-system \
+"
 USERADD_PARAM:${PN} = "\
     ${@'--system --no-create-home --user-group --home-dir %s/polkit-1 --shell /bin/nologin polkitd;' % d.getVar('sysconfdir') if d.getVar('EVENKEEL_POLKIT_OWNS_RULES') == 'true' else ''} \
     --system --uid 902 --gid evenkeel-agent --no-create-home --home-dir / \
     --shell ${sbindir}/nologin --comment 'Evenkeel agent' evenkeel-agent; \
     --system --uid 904 --gid evenkeel-network --no-create-home --home-dir / \
     --shell ${sbindir}/nologin --comment 'Evenkeel network settings' evenkeel-network; \
-    --system --user-group --no-create-home --home-dir / \
+    --system --uid 906 --gid evenkeel-system --no-create-home --home-dir / \
     --shell ${sbindir}/nologin --comment 'Evenkeel system orders' evenkeel-system \
 "
 

@@ -16,13 +16,15 @@ EVENKEEL_COMPONENT = "recipes/image"
 EVENKEEL_PATHS = "\
     recipes/image/meson.build \
     recipes/image/meson.options \
+    recipes/image/src/ek-etc.c \
+    recipes/image/src/fit-medium.c \
     recipes/image/data/masked-units \
     recipes/image/data/rootfs \
     LICENSES \
     VERSION \
 "
 # base-files and netbase own /etc/hostname and /etc/hosts. The image class replaces both with ours.
-EXTRA_OEMESON = "-Dbase_etc=${datadir}/evenkeel/etc"
+EXTRA_OEMESON = "-Dwerror=false -Dbase_etc=${datadir}/evenkeel/etc"
 
 # The preset enables fstrim.timer. OE-Core builds util-linux without units (systemd
 # needs util-linux to be built), so this recipe installs the timer.
@@ -40,11 +42,13 @@ FILES:${PN} += "\
     ${datadir}/evenkeel/etc \
     ${nonarch_libdir}/evenkeel \
     ${nonarch_libdir}/systemd \
+    ${sysconfdir}/evenkeel \
     ${sysconfdir}/systemd \
 "
 
 # preinit needs e2fsck, mount, umount and sha256sum; slot-good needs grub-editenv; preseed needs mount and umount;
-# factory-reset needs mke2fs and blkdiscard; evenkeel-console.service needs bash.
+# make-empty needs mke2fs; factory-reset needs blkdiscard; our grub-editenv needs flock and mktemp;
+# evenkeel-console.service needs bash.
 # preseed also needs evenkeel-agent; without it, nothing applies a preseed file.
 # The health checks need cksum and timeout, which poky's BusyBox does not have, and slot-good needs os-release.
 RDEPENDS:${PN} = "\
@@ -57,6 +61,7 @@ RDEPENDS:${PN} = "\
     grub-editenv \
     os-release \
     util-linux-blkdiscard \
+    util-linux-flock \
     util-linux-mount \
     util-linux-umount \
 "

@@ -22,7 +22,8 @@ FILES:${PN} += "\
     ${PYTHON_SITEPACKAGES_DIR} \
 "
 
-# evenkeel-agent has the Python package evenkeel_common. evenkeel-loads has the player and the recording program.
+# evenkeel-agent has the Python package evenkeel_common. evenkeel-loads has the player, the light reader and the
+# recording program.
 # util-linux allocates space and discards it.
 RDEPENDS:${PN} = "\
     evenkeel-agent \

@@ -39,8 +39,10 @@ BUILT_IMAGE = TOP / "build/image/evenkeel-x86_64.img"
 # EVENKEEL_IMAGE names another image: a released one, or the one that BitBake built.
 IMAGE = Path(os.environ.get("EVENKEEL_IMAGE") or BUILT_IMAGE).expanduser().resolve()
 RUN = Path(os.environ.get("EVENKEEL_RUN") or TOP / "build/run").absolute()
+# the log of a disk, in the run directory
+WRITES = "writes.log"
 ROOT_PARTITION = {"A": 3, "B": 4}
-# Size of the board's disk. The size of an eMMC must be a power of two, and 4 GiB is the smallest that holds the image.
+# Usual size of the board's disk. The size of an eMMC must be a power of two, and 4 GiB is the smallest that holds the image.
 MEDIUM_BYTES = 4 << 30
 # Free disk space that start() requires: in one session the demo writes logs, databases and the loader's file.
 NEEDED_BYTES = 1 << 30
@@ -69,30 +71,37 @@ class Options:
         the kernel's command line if the board boots from an eMMC
     emmc: the board's disk is an eMMC. QEMU then loads the kernel itself, because
         Debian's OVMF cannot read an eMMC
+    usb: the board's disk is a USB stick
     fresh: start from the image again, and delete the data of the board
     slot: slot to boot from an eMMC; in other boots GRUB chooses the slot
     memory_mb: memory of the board
+    medium_bytes: size of a new board's disk
     steady: the clock of the board counts its instructions, at 4 ns each, and stands still while the host is too
         busy to emulate the board. So a slow host breaks no time limit on the board. While the board is idle, its
         clock follows the host's. The processors are emulated in turn
+    log_writes: write down each write, discard and flush of the disk in the file WRITES (tests/power_cuts.py)
     extra: additional arguments for QEMU
     """
 
     port: int | None = None
     credentials: tuple[str, ...] = ()
     emmc: bool = False
+    usb: bool = False
     fresh: bool = False
     slot: str = "A"
     memory_mb: int = 1024
+    medium_bytes: int = MEDIUM_BYTES
     steady: bool = False
+    log_writes: bool = False
     extra: tuple[str, ...] = ()
 
 
 def kernel_arguments(slot: str) -> str:
-    """Kernel parameters of an eMMC boot: root= and rauc.slot=, as from GRUB, and recipes/image/data/cmdline."""
+    """Kernel parameters of an eMMC boot: those that GRUB adds, and recipes/image/data/cmdline."""
     lines = (TOP / "recipes/image/data/cmdline").read_text().splitlines()
     common = [line for line in lines if line and not line.startswith("#")]
-    return " ".join([f"root=/dev/mmcblk0p{ROOT_PARTITION[slot]}", f"rauc.slot={slot}", *common])
+    own = [f"root=/dev/mmcblk0p{ROOT_PARTITION[slot]}", f"rauc.slot={slot}", "evenkeel.started=unchecked"]
+    return " ".join([*own, *common])
 
 
 def enter(*command: str) -> list[str]:
@@ -286,11 +295,11 @@ class Machine:
         if options.emmc:
             # A copy, because QEMU's eMMC model accepts only raw files.
             subprocess.run(["cp", "--sparse=always", "--reflink=auto", self.image, disk], check=True)
-            os.truncate(disk, MEDIUM_BYTES)
+            os.truncate(disk, options.medium_bytes)
         else:
             backing = os.path.relpath(self.image, self.run)
             command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", backing]
-            self._enter(*command, disk.name, str(MEDIUM_BYTES), check=True)
+            self._enter(*command, disk.name, str(options.medium_bytes), check=True)
         # A new board also gets new settings of the firmware.
         self._enter("cp", "/usr/share/OVMF/OVMF_VARS_4M.fd", "vars.fd", check=True)
         made_from.write_text(stamp)
@@ -327,8 +336,16 @@ class Machine:
             firmware = "/usr/share/OVMF/OVMF_CODE_4M.fd"
             args += ["-drive", f"if=pflash,unit=0,format=raw,readonly=on,file={firmware}"]
             args += ["-drive", "if=pflash,unit=1,format=raw,file=vars.fd"]
-            args += ["-drive", "if=none,id=disk,file=disk.qcow2,format=qcow2,cache=writeback"]
-            args += ["-device", "virtio-blk-pci,drive=disk,bootindex=1,romfile="]
+            disk = "file=disk.qcow2,format=qcow2"
+            if options.log_writes:
+                (self.run / WRITES).write_bytes(b"")
+                disk = "driver=blklogwrites,file.driver=qcow2,file.file.driver=file,file.file.filename=disk.qcow2"
+                disk += f",log.driver=file,log.filename={WRITES},log-sector-size=512"
+            args += ["-drive", f"if=none,id=disk,{disk},cache=writeback"]
+            if options.usb:
+                args += ["-device", "qemu-xhci", "-device", "usb-storage,drive=disk,removable=on,bootindex=1"]
+            else:
+                args += ["-device", "virtio-blk-pci,drive=disk,bootindex=1,romfile="]
             # the screen of a mini PC; its firmware leaves a frame buffer
             args += ["-device", "VGA,romfile=,vgamem_mb=8"]
         if options.port is not None:

@@ -20,6 +20,7 @@ class Disk:
         self.folder = folder
         (folder / "usr/lib/evenkeel").mkdir(parents=True)
         (folder / "usr/lib/evenkeel/mkfs").symlink_to(TOP / "conf/mkfs")
+        (folder / "usr/lib/evenkeel/make-empty").symlink_to(PROGRAM.with_name("make-empty"))
         (folder / "bin").mkdir()
         (folder / "bootstate").mkdir()
         for name in ("mount", "umount", "blkdiscard"):
@@ -113,7 +114,8 @@ def test_after_an_error_the_order_ends(disk: Disk) -> None:
 
 
 def test_after_a_power_cut_the_next_boot_does_it_again(disk: Disk) -> None:
-    disk.program("mke2fs", "kill -9 $(ps -o ppid= $PPID)")
+    # the parents are xargs, make-empty and the program itself
+    disk.program("mke2fs", "kill -9 $(ps -o ppid= $(ps -o ppid= $PPID))")
     assert disk.reset("all", *disk.devices()).returncode == -9
     assert "RESET=all" in disk.editenv("list")
     (disk.folder / "bin/mke2fs").unlink()
