@@ -38,7 +38,7 @@ echo "make $*" >> "$STEPS"
 [ "$FAIL" != commit ] || git commit -q --allow-empty -m "x: during the tests"
 [ "$1" = image ] || exit 0
 mkdir -p build/image
-touch build/image/evenkeel-x86_64.img build/image/evenkeel-x86_64.bmap
+for kind in img bmap spdx.json licences.txt licences.tar.xz kernel-files; do : > build/image/evenkeel-x86_64.$kind; done
 """
 STEP = """#!/bin/sh
 echo "${0##*/} $*" >> "$STEPS"
@@ -164,6 +164,10 @@ def test_a_release_is_built_versioned_and_tagged(release: Release, tmp_path: Pat
     assert {
         "evenkeel-x86_64-0.2.0.img.zst",
         "evenkeel-x86_64-0.2.0.raucb",
+        *(
+            f"evenkeel-x86_64-0.2.0.{kind}"
+            for kind in ("spdx.json", "licences.txt", "licences.tar.xz", "kernel-files")
+        ),
         "evenkeel-0.2.0.tar.zst",
         "SHA256SUMS",
     } <= made
