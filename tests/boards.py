@@ -20,7 +20,7 @@ import pexpect.socket_pexpect
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "recipes/image/src"))
-from vm import IMAGE, Machine, Options, enter, panel_health
+from vm import IMAGE, MEDIUM_BYTES, Machine, Options, enter, panel_health
 
 BUILD = Path(__file__).resolve().parents[1] / "build"
 # Time limit of a boot, up to the prompt of the root shell. The slowest boot, from the emulated eMMC, takes an eighth of
@@ -63,14 +63,26 @@ class Board:
         *,
         credentials: tuple[str, ...],
         emmc: bool = False,
+        usb: bool = False,
         spare_mib: int = 0,
+        log_writes: bool = False,
         image: Path = IMAGE,
+        medium_bytes: int = MEDIUM_BYTES,
+        extra: tuple[str, ...] = (),
     ) -> None:
-        """EMMC: the board's disk is an eMMC. SPARE_MIB: size of a second, empty eMMC (mmcblk1); 0: there is none."""
+        """EMMC, USB: the board's disk is an eMMC or a USB stick. MEDIUM_BYTES: size of a new board's disk.
+
+        SPARE_MIB: size of a second, empty eMMC (mmcblk1); 0: there is none. EXTRA: more arguments of QEMU.
+        LOG_WRITES: QEMU logs the writes to the disk (tests/power_cuts.py).
+        """
         self.machine = Machine(run, image)
         self.credentials = credentials
         self.emmc = emmc
+        self.usb = usb
         self.spare_mib = spare_mib
+        self.medium_bytes = medium_bytes
+        self.extra = extra
+        self.log_writes = log_writes
         self.port = free_port()
         self.link: pexpect.socket_pexpect.SocketSpawn | None = None
         self.qemu: subprocess.Popen[bytes] | None = None
@@ -89,6 +101,7 @@ class Board:
 
     def _start(self, *extra: str) -> None:
         """Start QEMU, and connect to the serial line."""
+        extra += self.extra
         if self.spare_mib:
             self.machine.run.mkdir(parents=True, exist_ok=True)
             with (self.machine.run / SPARE).open("ab") as file:
@@ -104,8 +117,11 @@ class Board:
             port=self.port,
             credentials=self.credentials,
             emmc=self.emmc,
+            usb=self.usb,
             # QEMU moves the blocks of an eMMC while the processors stand still, so their instructions do not show this time.
             steady=not self.emmc,
+            medium_bytes=self.medium_bytes,
+            log_writes=self.log_writes,
             extra=extra,
         )
         self.qemu = self.machine.start(options)
@@ -169,6 +185,12 @@ class Board:
     def reboot(self) -> None:
         self._send("systemctl reboot")
         self._log_in()
+
+    def start(self, text: str) -> None:
+        """Switch the board on, and wait until the boot loader shows TEXT."""
+        self._earlier = ""
+        self._start()
+        self._expect(re.escape(text), BOOT_SECONDS, f"{text!r} of the boot loader")
 
     def at_menu(self, text: str, keys: str) -> None:
         """Wait until the boot loader shows TEXT, then press KEYS. They need no return key, so nothing else is sent."""
@@ -315,6 +337,31 @@ class Board:
         start, size = found[0]["start"] * 512, found[0]["size"] * 512
         command = enter("qemu-io", "-f", "qcow2", "-c", f"write -z {start} {size}", "disk.qcow2")
         subprocess.run(command, cwd=self.machine.run, check=True, stdout=subprocess.DEVNULL)
+
+
+def second_medium(run: Path, image: Path, kind: str = "stick", *, first: bool = False) -> tuple[str, ...]:
+    """Arguments of QEMU that attach another medium with IMAGE to the board of the folder RUN: the file second.*.
+
+    KIND: stick or emmc. FIRST: the firmware starts the stick, not the disk. It has no driver for an eMMC.
+    """
+    run.mkdir(parents=True, exist_ok=True)
+    if kind == "emmc":
+        disk = run / "second.img"
+        if not disk.exists():
+            subprocess.run(["cp", "--sparse=always", "--reflink=auto", image, disk], check=True)
+            os.truncate(disk, MEDIUM_BYTES)
+        emmc = "emmc,drive=second,bus=pcie.0/second-host/sd-bus"
+        device = ("-device", "sdhci-pci,id=second-host", "-device", emmc)
+    else:
+        disk = run / "second.qcow2"
+        if not disk.exists():
+            backing = os.path.relpath(image, run)
+            command = ["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", backing]
+            subprocess.run(enter(*command, disk.name), cwd=run, check=True)
+        order = ",bootindex=0" if first else ""
+        device = ("-device", "qemu-xhci", "-device", f"usb-storage,removable=on,drive=second{order}")
+    form = "raw" if kind == "emmc" else "qcow2"
+    return ("-drive", f"if=none,id=second,file={disk.name},format={form}", *device)
 
 
 def until(what: str, condition: Callable[[], bool], seconds: float = 60) -> None:

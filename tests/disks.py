@@ -35,7 +35,7 @@ def data_partition(folder: Path, size: str) -> Iterator[Path]:
     lines = (TOP / "conf/mkfs/data").read_text().splitlines()
     options = " ".join(line for line in lines if not line.startswith("#")).split()
     rows = map(str.split, (TOP / "conf/fstab").read_text().splitlines())
-    mounted = next(row[3] for row in rows if row[:2] == ["PARTLABEL=data", "/data"])
+    mounted = next(row[3] for row in rows if row[1:2] == ["/data"])
     image = folder.with_name(f"{folder.name}.img")
     subprocess.run(["mkfs.ext4", "-q", *options, str(image), size], check=True)
     mount = ["mount", "-t", "ext4", "-o", f"loop,{mounted}", str(image), str(folder)]

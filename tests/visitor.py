@@ -82,8 +82,8 @@ class Visitor:
             except urllib.error.HTTPError as error:
                 return {"status": error.code, **json.loads(error.read())}
 
-    def log_in(self, password: str = PASSWORD) -> None:
-        self.post("/login", username="admin", password=password)
+    def log_in(self, password: str = PASSWORD, user: str = "admin") -> None:
+        self.post("/login", username=user, password=password)
 
     def first_log_in(self, first: str) -> None:
         """Log in with the first-boot password, and change it to PASSWORD."""

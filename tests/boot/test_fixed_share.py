@@ -27,6 +27,10 @@ ExecStart=/bin/sh -c 'while :; do dd if=/dev/vda of=/dev/null bs=1M count=1024 i
 [Install]
 WantedBy=multi-user.target
 """
+# what a restart keeps
+KEPT = """/etc/systemd/system/ek-test-reader.service
+/etc/systemd/system/*/ek-test-reader.service
+"""
 MEASURE_SECONDS = 10
 # Allowed rate with a fixed share of 10 %, as a part of the rate without a fixed share: from and to. The rate is not
 # exactly 0.1, for two reasons. A fixed share does not lengthen the CPU time between two reads. And without a fixed
@@ -82,6 +86,7 @@ def test_an_app_reads_without_a_fixed_share(board: Board, rates: dict[str, float
     for path, text in (
         ("/etc/evenkeel/apps.d/ek-test-reader.toml", APP),
         ("/etc/systemd/system/ek-test-reader.service", UNIT),
+        ("/etc/evenkeel/keep.d/ek-test-reader", KEPT),
     ):
         board.run(f"cat > {path} <<'END'\n{text}END")
     board.run("systemctl daemon-reload; systemctl enable --now ek-test-reader.service")

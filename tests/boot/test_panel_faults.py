@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -107,14 +107,14 @@ def test_exposure_of_the_services(board: Board) -> None:
         )
 
 
-def median_ms(board: Board, visitor: Visitor) -> dict[str, float]:
+def median_ms(board: Board, visitor: Visitor, pages: Iterable[str] = PAGES) -> dict[str, float]:
     """Page → the time in which nginx and the panel answer half of the requests, in ms."""
-    found = board.run(f"python3 /run/measure.py '{visitor.cookies}' {' '.join(PAGES)}", timeout=600)
+    board.run(f"cat > /run/measure.py <<'END'\n{MEASURE}\nEND")
+    found = board.run(f"python3 /run/measure.py '{visitor.cookies}' {' '.join(pages)}", timeout=600)
     return {path: statistics.median(times) for path, times in json.loads(found).items()}
 
 
 def test_a_busy_disk_does_not_slow_the_pages(board: Board, visitor: Visitor) -> None:
-    board.run(f"cat > /run/measure.py <<'END'\n{MEASURE}\nEND")
     board.run(f"systemctl stop {APPS}")
     try:
         idle = median_ms(board, visitor)
@@ -227,6 +227,53 @@ def test_without_the_agent_the_panel_says_so(board: Board, visitor: Visitor) -> 
     finally:
         board.run(f"systemctl start {AGENT}")
     until("healthy", lambda: healthy(board))
+    until("the overview is shown", lambda: "The agent does not answer" not in visitor.get("/"))
+
+
+def test_an_agent_that_hangs(board: Board, visitor: Visitor) -> None:
+    """Users who were logged in see the last state, as fast as always. A user who is removed meanwhile is out afterwards."""
+    pages = ("/", "/apps", "/history", "/wear", "/overview/rows")
+    eve = Visitor(board.port)
+    first = json.loads(board.run("ekctl add-user eve viewer --json"))["password"]
+
+    def entered() -> bool:
+        """Whether eve is logged in. For a minute after the storm of log-ins, no unknown browser is admitted."""
+        eve.log_in(first, "eve")
+        return 'name="confirm"' in eve.get("/password")
+
+    until("eve logs in", entered, 90)
+    eve.post("/password", current=first, new=PASSWORD, confirm=PASSWORD)
+    assert all('action="/logout"' in user.get("/apps") for user in (eve, visitor))
+    before = median_ms(board, visitor, pages)
+    board.run("systemctl service-watchdogs no")  # the watchdog ends such an agent after a minute
+    board.run(f"systemctl kill --signal=STOP {AGENT}")
+    try:
+        until("the panel says so", lambda: "The agent does not answer" in visitor.get("/"))
+        hanging = median_ms(board, visitor, pages)
+        print({path: f"{before[path]:.0f} ms, hanging {hanging[path]:.0f} ms" for path in pages})
+        assert statistics.median(hanging[path] / before[path] for path in pages) < SLOWER
+        name = "org.evenkeel.Agent1"
+        call = f"busctl --timeout=3600 call {name} /org/evenkeel/Agent1 {name} RemoveUser s eve"
+        board.run(f"({call} > /run/removed 2>&1; echo ended >> /run/removed) &")
+        for user in (eve, visitor):
+            assert "The agent does not answer" in user.get("/apps")
+            assert 'action="/logout"' in user.get("/apps")
+        assert board.run("cat /run/removed") == ""
+    finally:
+        board.run(f"systemctl kill --signal=CONT {AGENT}; systemctl service-watchdogs yes")
+    until("the user is removed", lambda: board.run("cat /run/removed") == "ended")
+
+    def out() -> bool:
+        """Whether a poll of an open page, which the panel answers from its caches, is refused."""
+        try:
+            eve.get("/apps.json")
+        except urllib.error.HTTPError as error:
+            return error.code == 401
+        return False
+
+    until("she is out", out, 10)
+    until("healthy", lambda: healthy(board))
+    assert 'action="/logout"' in visitor.get("/"), "the administrator is still logged in"
     until("the overview is shown", lambda: "The agent does not answer" not in visitor.get("/"))
 
 

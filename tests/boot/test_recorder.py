@@ -129,7 +129,7 @@ def test_it_is_idle_and_healthy_without_a_channel(board: Board) -> None:
 def test_its_partition_belongs_to_the_recorder(board: Board) -> None:
     assert board.run("stat -c '%U:%G %a' /recorder") == "ek-recorder:ek-record 755"
     assert board.run("id -u ek-recorder; id -g ek-recorder").split() == ["900", "900"]
-    partition = board.run("readlink -f /dev/disk/by-partlabel/recorder")
+    partition = board.run("readlink -f /dev/disk/evenkeel/recorder")
     assert board.run("findmnt -no SOURCE /recorder") == partition
     # mke2fs initialised all block groups, so the kernel has nothing left to initialise.
     assert board.try_run("pgrep ext4lazyinit")[0] == 1
@@ -195,6 +195,26 @@ def test_records_by_the_python_client(board: Board) -> None:
     assert numbers(board, "arm") == list(range(1, 2001))
     # a member of the group can also read the channel
     assert board.run(f"{MEMBER} ek-recorder verify arm").endswith("clean")
+
+
+def test_a_channel_comes_back_from_a_backup_with_its_recording(board: Board) -> None:
+    """With the real helper, its sandbox and polkit."""
+    file = f"{CHANNELS}/arm.conf"
+    board.run("rm -f /run/backup.json; ekctl backup /run/backup.json")
+    before = board.run(f"cat {file}")
+    board.run(f"rm {file} && systemctl reload {SERVICE}")
+    until(board, "! ek-recorder status | grep '^arm '")
+    assert "the channel arm of the recorder is added" in board.run("ekctl restore /run/backup.json")
+    recording(board, "arm")
+    assert board.run(f"cat {file}") == before
+    assert board.run(f"stat -c '%U %a' {file}") == "evenkeel-system 644"
+    assert (
+        board.run(f"stat -c '%U:%G %a' /etc/ek-recorder {CHANNELS}").split("\n")
+        == ["root:evenkeel-system 775"] * 2
+    )
+    assert len(lines(board, "arm")) == 2000
+    assert "nothing" in board.run("ekctl restore /run/backup.json --check; rm /run/backup.json")
+    assert_healthy(board)
 
 
 def test_an_export_has_every_record(board: Board) -> None:
@@ -464,7 +484,7 @@ def test_without_its_partition_the_board_boots_and_reports_it(board: Board) -> N
 @FAULTS["no partition"]
 def test_recording_works_on_a_recreated_partition(board: Board) -> None:
     board.run(
-        "grep -v '^#' /usr/lib/evenkeel/mkfs/recorder | xargs mke2fs -q -t ext4 /dev/disk/by-partlabel/recorder",
+        "grep -v '^#' /usr/lib/evenkeel/mkfs/recorder | xargs mke2fs -q -t ext4 /dev/disk/evenkeel/recorder",
         120,
     )
     board.run("systemctl start recorder.mount")

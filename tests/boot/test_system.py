@@ -61,9 +61,19 @@ def test_is_healthy(board: Board) -> None:
 
 def test_slot_is_a(board: Board) -> None:
     assert "rauc.slot=A" in board.run("cat /proc/cmdline").split()
-    assert board.run("readlink -f /dev/disk/by-partlabel/root-a") == board.run(
+    assert board.run("readlink -f /dev/disk/evenkeel/root-a") == board.run(
         "readlink -f /dev/block/$(mountpoint -d /)"
     )
+
+
+def test_data_uses_the_whole_medium(board: Board) -> None:
+    """The disk has 500 MB more than the image. tests/boot/test_medium.py has a larger one."""
+    start, size = (int(board.run(f"cat /sys/class/block/vda6/{name}")) for name in ("start", "size"))
+    disk = int(board.run("cat /sys/class/block/vda/size"))
+    assert 0 <= disk - (start + size) < 2 * (4 << 11)
+    assert board.run("readlink -f /dev/disk/evenkeel/data") == "/dev/vda6"
+    blocks = int(board.run("df --output=size --block-size=512 /data | tail -n 1"))
+    assert blocks > 0.95 * size
 
 
 def test_slot_is_confirmed(board: Board) -> None:
@@ -133,8 +143,25 @@ def test_mount_options_match_fstab(board: Board, target: str) -> None:
 
 def test_var_and_etc_are_on_data(board: Board) -> None:
     assert board.run("findmnt -no FSTYPE /etc") == "overlay"
-    assert "upperdir=/data/etc/upper" in board.run("findmnt -no OPTIONS /etc")
+    assert "upperdir=/data/etc/1/upper" in board.run("findmnt -no OPTIONS /etc")
     assert board.run("stat -c %d /var/lib") == board.run("stat -c %d /data")
+
+
+def test_a_list_names_each_change_that_the_board_makes_in_etc(board: Board) -> None:
+    """Otherwise the next start would take it back, and the board would report this."""
+    board.run(
+        "name=$(cat /etc/hostname); ekctl set-time-zone Asia/Tokyo; ekctl set-name press-6; ekctl set-name $name"
+    )
+    board.run("systemd-run -q --wait -p DynamicUser=yes true")
+    found = board.run("ek-etc").splitlines()
+    assert any(line.startswith("kept /etc/.pwd.lock") for line in found), "no test without this file"
+    assert [line for line in found if not line.startswith("kept")] == []
+    assert "kept /etc/hostname  (/usr/lib/evenkeel/keep.d/board)" in found
+    for folder in ("evenkeel/apps.d", "ek-recorder"):
+        board.run(f"touch /etc/{folder}/x")
+        (line,) = board.run(f"ek-etc | grep /etc/{folder}/x; rm /etc/{folder}/x").splitlines()
+        assert line.startswith("kept")
+    board.run("ekctl set-time-zone UTC")
 
 
 def test_sysctls_match_conf(board: Board) -> None:
@@ -254,6 +281,8 @@ def test_code_that_runs_as_ek_system_gives_its_orders_only(board: Board) -> None
         "timedatectl set-local-rtc 1",
         f"busctl call {MANAGER} StartUnit ss evenkeel-factory-reset@evil.service replace",
         f"busctl call {MANAGER} StopUnit ss nginx.service replace",
+        f"busctl call {MANAGER} RestartUnit ss ek-recorder.service replace",
+        f"busctl call {MANAGER} ReloadOrTryRestartUnit ss nginx.service replace",
         f"busctl call {MANAGER} SetUnitProperties 'sba(sv)' evenkeel-player.service {WEIGHT}",
     )
 
@@ -392,7 +421,9 @@ def set_boot_state(board: Board, *variables: str) -> None:
 
 
 # Each of these tests starts the board again, which takes a minute or two.
-RESTARTS = in_sample("restarts", "roll-back", "power cut", "factory reset", "preseed", "no data partition")
+RESTARTS = in_sample(
+    "restarts", "roll-back", "power cut", "watchdog", "factory reset", "preseed", "no data partition"
+)
 
 
 @RESTARTS["roll-back"]
@@ -403,12 +434,29 @@ def test_other_slot_boots_after_three_failed_tries_and_keeps_the_identity(board:
     board.run(
         "ekctl set-name press-7 && ekctl set-time-zone Europe/Berlin && ekctl set-time-servers 192.0.2.7"
     )
-    # this board has changed its list of users, and an update brings a new one
+    # The board has a list of users without one that the other slot has, a unit that nobody listed, and one that is listed.
+    # A folder that was removed and made again hides the slot's folder.
     board.run("sed -i '/^evenkeel-system:/d' /etc/passwd /etc/group /etc/shadow /etc/gshadow")
+    board.run(
+        "rm -r /etc/udev && mkdir -p -m 777 /etc/udev/rules.d && rm /etc/fstab; for unit in planted own; do"
+        " printf '[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n'"
+        " > /etc/systemd/system/$unit.service; systemctl enable $unit.service; done;"
+        " printf '/etc/systemd/system/own.service\n/etc/systemd/system/*/own.service\n' > /etc/evenkeel/keep.d/own"
+    )
     set_boot_state(board, "A_TRY=3")
     board.reboot()
     assert "rauc.slot=B" in board.run("cat /proc/cmdline").split()
     assert board.run("cat /proc/sys/kernel/random/boot_id") != boot
+    assert board.settled() == "running", board.run("systemctl --failed --no-legend --plain")
+    assert board.run("systemctl is-active own.service") == "active"
+    assert board.try_run("systemctl cat planted.service")[0] != 0
+    assert board.run("cd /run/evenkeel/etc/removed && ls passwd systemd/system").split() == [
+        "passwd", "systemd/system:", "multi-user.target.wants", "planted.service",
+    ]  # fmt: skip
+    board.run("test -s /etc/fstab && getent passwd evenkeel-system")
+    assert board.run("stat -c %a /etc/udev") == "755"
+    assert "it moved changes in /etc to /run/evenkeel/etc/removed" in board.run("ekctl status")
+    board.run("rm /run/evenkeel/etc-removed")
     assert_healthy(board)
     assert board.run("cat /etc/machine-id") == machine_id
     assert board.run("sha256sum /var/lib/evenkeel/tls/cert.pem") == certificate
@@ -445,6 +493,22 @@ def test_survives_a_power_cut_while_writing(board: Board) -> None:
     assert board.run("cat /var/lib/kept") == "kept"
     assert board.run("cat /etc/machine-id") == machine_id
     assert "rauc.slot=A" in board.run("cat /proc/cmdline").split()
+
+
+@RESTARTS["watchdog"]
+def test_the_watchdog_restarts_a_board_that_hangs(board: Board) -> None:
+    """Two endless loops with real-time priority keep both processors, so systemd cannot serve the watchdog any more."""
+    assert board.run("cat /sys/class/watchdog/watchdog0/identity") == "i6300ESB timer"
+    assert board.run("cat /sys/class/watchdog/watchdog0/state") == "active"
+    boot = board.run("cat /proc/sys/kernel/random/boot_id")
+    board.run("sysctl -q -w kernel.sched_rt_runtime_us=-1")
+    loop = "chrt -f 99 taskset -c {} sh -c 'while :; do :; done' &"
+    board._send(
+        "(sleep 1; " + " ".join(loop.format(processor) for processor in (0, 1)) + ") > /dev/null 2>&1 &"
+    )
+    board.wait_for_boot()
+    assert board.run("cat /proc/sys/kernel/random/boot_id") != boot
+    assert_healthy(board)
 
 
 @RESTARTS["factory reset"]
@@ -497,7 +561,7 @@ ESCAPE, DOWN = "\033", "\033[B"
 @RESTARTS["preseed"]
 def test_a_preseed_file_sets_up_a_new_board_and_no_other(board: Board) -> None:
     def on_esp(command: str) -> str:
-        return board.run(f"mount /dev/disk/by-partlabel/esp /mnt && (cd /mnt && {command}); umount /mnt")
+        return board.run(f"mount /dev/disk/evenkeel/esp /mnt && (cd /mnt && {command}); umount /mnt")
 
     assert_healthy(board)
     write = f"cat > evenkeel.toml <<'END'\n{PRESEED}END\n"

@@ -7,7 +7,6 @@ The board boots an image that trusts keys of this test. All else of it is the im
 import http.server
 import json
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -20,11 +19,12 @@ from typing import Any
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from boards import BOOT_SECONDS, CONSOLE, Board
+from boards import BOOT_SECONDS, CONSOLE, Board, second_medium
+from bundles import Factory
 from ranges import Server
 from sample import sample
 from visitor import Visitor
-from vm import IMAGE, enter
+from vm import enter
 
 TOP = Path(__file__).resolve().parents[2]
 VERSION = (TOP / "VERSION").read_text().strip()
@@ -32,90 +32,6 @@ NEWER = "99.0.0"
 BROKEN = "99.0.1"
 # QEMU's address of this machine, as the board sees it
 HOST = "10.0.2.2"
-
-
-class Factory:
-    """Makes root file systems, images and bundles in FOLDER."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        for name in ("keys", "other"):
-            self._run(TOP / "recipes/update/src/make-keys", folder / name)
-        table = json.loads(self._output("sfdisk", "--json", IMAGE))["partitiontable"]
-        self._slots = [part for part in table["partitions"] if part["name"] in ("root-a", "root-b")]
-        assert len(self._slots) == 2
-        self.root = folder / "root.ext4"
-        start, size = (self._slots[0][key] * 512 for key in ("start", "size"))
-        self._dd(IMAGE, self.root, f"skip={start}", f"count={size}", "iflag=skip_bytes,count_bytes")
-        self.replace(self.root, "/usr/lib/rauc/keyring.pem", (folder / "keys/ca.cert.pem").read_bytes())
-
-    def _run(self, *argv: str | Path, **environment: str) -> None:
-        done = subprocess.run(
-            enter(*map(str, argv)),
-            capture_output=True,
-            text=True,
-            env={**os.environ, **environment},
-            check=False,
-        )
-        assert done.returncode == 0, f"{argv}: {done.stdout}{done.stderr}"
-
-    def _output(self, *argv: str | Path) -> str:
-        return subprocess.run(enter(*map(str, argv)), capture_output=True, text=True, check=True).stdout
-
-    def _dd(self, source: Path, target: Path, *operands: str) -> None:
-        subprocess.run(
-            ["dd", f"if={source}", f"of={target}", "bs=1M", "conv=sparse,notrunc", "status=none", *operands],
-            check=True,
-        )
-
-    def replace(self, root: Path, path: str, content: bytes | None) -> None:
-        """Replace a file of the root file system ROOT. None: remove it."""
-        file = self.folder / "file"
-        commands = [f"rm {path}"]
-        if content is not None:
-            file.write_bytes(content)
-            commands += [f"cd {path.rpartition('/')[0]}", f"write {file} {path.rpartition('/')[2]}"]
-        script = self.folder / "commands"
-        script.write_text("\n".join(commands) + "\n")
-        self._run("debugfs", "-w", "-f", script, root)
-
-    def image(self) -> Path:
-        """An image with this root file system in both slots."""
-        image = self.folder / "board.img"
-        subprocess.run(["cp", "--sparse=always", IMAGE, image], check=True)
-        for slot in self._slots:
-            # zeros of the file system are holes of the file, but need not be zeros in the image
-            subprocess.run(
-                ["dd", f"if={self.root}", f"of={image}", "bs=1M", "conv=notrunc", "status=none",
-                 "oflag=seek_bytes", f"seek={slot['start'] * 512}"], check=True,
-            )  # fmt: skip
-        return image
-
-    def other_root(self, version: str, changes: dict[str, bytes | None] | None = None) -> Path:
-        """A root file system of another VERSION, with CHANGES: path → content, or None to remove the file."""
-        root = self.folder / f"root-{version}.ext4"
-        subprocess.run(["cp", "--sparse=always", self.root, root], check=True)
-        release = self._output("debugfs", "-R", "cat /usr/lib/os-release", root)
-        release = "".join(
-            f"IMAGE_VERSION={version}\n" if line.startswith("IMAGE_VERSION=") else line
-            for line in release.splitlines(keepends=True)
-        )
-        self.replace(root, "/usr/lib/os-release", release.encode())
-        for path, content in (changes or {}).items():
-            self.replace(root, path, content)
-        return root
-
-    def bundle(self, root: Path, version: str, keys: str = "keys") -> Path:
-        out = self.folder / f"{keys}-{version}.raucb"
-        self._run(
-            TOP / "recipes/image/src/bundle", root, version, out,
-            EVENKEEL_BUNDLE_LEVEL="1",
-            RAUC_KEY_FILE=str(self.folder / keys / "sign.key.pem"),
-            RAUC_CERT_FILE=str(self.folder / keys / "sign.cert.pem"),
-        )  # fmt: skip
-        return out
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +45,9 @@ def factory() -> Iterator[Factory]:
 
 @pytest.fixture(scope="module")
 def board(factory: Factory) -> Iterator[Board]:
-    found = Board(factory.folder / "board", credentials=(CONSOLE,), image=factory.image())
+    """Another medium with the same image is attached: no update may write to it."""
+    run, image = factory.folder / "board", factory.image()
+    found = Board(run, credentials=(CONSOLE,), image=image, extra=second_medium(run, image))
     try:
         found.power_on()
         yield found
@@ -211,10 +129,16 @@ def test_only_root_and_the_agent_may_order_rauc(board: Board) -> None:
         assert "denied" in text.lower() or "not allowed" in text.lower(), text
 
 
+# what the reason of a refusal has, besides its beginning
+REASONS = {"revoked": "certificate revoked", "expired": "certificate has expired"}
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        *sample("refused when it is uploaded", ["other-keys", "truncated", "no-bundle"]),
+        *sample(
+            "refused when it is uploaded", ["other-keys", "revoked", "expired", "truncated", "no-bundle"]
+        ),
         *sample("refused when it is installed", ["flipped", "older"]),
     ],
 )
@@ -222,13 +146,13 @@ def test_a_bad_bundle_is_refused_and_nothing_changes(
     damage: str, board: Board, visitor: Visitor, factory: Factory, newer: Path
 ) -> None:
     bad = factory.folder / f"bad-{damage}.raucb"
+    small = factory.folder / "small.ext4"
+    small.write_bytes(os.urandom(1 << 20))
     if damage == "other-keys":
-        small = factory.folder / "small.ext4"
-        small.write_bytes(os.urandom(1 << 20))
         bad = factory.bundle(small, NEWER, "other")
+    elif damage in ("revoked", "expired"):
+        bad = factory.bundle(small, NEWER, f"keys/{damage}")
     elif damage == "older":
-        small = factory.folder / "small.ext4"
-        small.write_bytes(os.urandom(1 << 20))
         bad = factory.bundle(small, "0.0.1")
     elif damage == "no-bundle":
         bad.write_bytes(b"<html>404</html>" * 1000)
@@ -261,6 +185,7 @@ def test_a_bad_bundle_is_refused_and_nothing_changes(
         assert answer["status"] == 503
         assert answer["reason"].startswith("The bundle was refused: ")
         print(f"{damage}: {answer['reason']}")
+        assert REASONS.get(damage, "") in answer["reason"]
     found = state(visitor)
     assert slots(found)["A"]["next"]
     assert slots(found)["A"]["running"]
@@ -360,3 +285,17 @@ def test_an_update_that_does_not_start_is_rolled_back(
     assert "update-rolled-back" in [
         note["code"] for note in json.loads(board.run("ekctl status --json"))["problems"]
     ]
+
+
+def test_the_other_medium_was_never_written(board: Board, factory: Factory) -> None:
+    """Its partitions have the same names, so the links in by-partlabel lead to either medium."""
+    board.run("test -e /dev/sda4 && readlink -f /dev/disk/by-partlabel/root-b")
+    assert [board.run(f"readlink -f /dev/disk/evenkeel/root-{slot}") for slot in "ab"] == [
+        "/dev/vda3",
+        "/dev/vda4",
+    ]
+    board.power_cut()
+    disk = factory.folder / "board/second.qcow2"
+    command = enter("qemu-img", "map", "--output=json", str(disk))
+    written = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert [part for part in written if part["depth"] == 0 and part["data"]] == []

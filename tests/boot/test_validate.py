@@ -59,7 +59,7 @@ def clean(board: Board, settings: str) -> None:
     """Asserts that nothing is left of a validation but its report."""
     assert board.run(SETTINGS) == settings
     assert board.try_run(f"ls -d {FOLDER} {STATE}/undo.json")[1].count("No such file") == 2
-    assert board.try_run("pgrep -x fio")[1] == ""
+    assert board.try_run("pgrep -x 'fio|ek-light-reader|ek-player|ek-writer|ek-disturb'")[1] == ""
 
 
 def latest(board: Board) -> dict[str, Any]:
