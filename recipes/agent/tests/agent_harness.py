@@ -24,7 +24,7 @@ from typing import Any, Self
 
 from dbus_fast import Message, MessageType, Variant
 from dbus_fast.unpack import unpack_variants
-from evenkeel_agent import system_helper, systemd
+from evenkeel_agent import recorder_config, system_helper, systemd
 from evenkeel_agent.bus import Bus, CallError
 from evenkeel_api import interface
 from evenkeel_common import command
@@ -215,6 +215,8 @@ class FakeSystemd(Fake):
                 "ActiveEnterTimestampMonotonic": Variant("t", 1_000_000),
             }[body[1]]
             return "v", [value]
+        if member == "ReloadOrTryRestartUnit":
+            return "o", ["/org/freedesktop/systemd1/job/1"]
         if body[0] not in self.units:
             raise self._missing(body[0])
         name, unit = body[0], self.units[body[0]]
@@ -293,14 +295,15 @@ class FakeHelper(ABC):
 
 
 class SystemHelper(FakeHelper):
-    """ek-system: its real code and the real busctl, on the bus ADDRESS. polkit allows everything."""
+    """ek-system: its real code and the real busctl, on the bus ADDRESS and below ROOT. polkit allows everything."""
 
-    def __init__(self, path: Path, address: str) -> None:
+    def __init__(self, root: Path, address: str) -> None:
         self._address = address
-        super().__init__(path)
+        self._folder = f"{root}{recorder_config.FOLDER}"
+        super().__init__(root / "run/evenkeel/system")
 
     def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
-        connection.sendall(system_helper.answer(json.dumps(order).encode(), self._run))
+        connection.sendall(system_helper.answer(json.dumps(order).encode(), self._run, self._folder))
 
     def _run(self, arguments: Sequence[str], limit_s: float) -> None:
         command.run(["env", f"DBUS_SYSTEM_BUS_ADDRESS={self._address}", *arguments], limit_s)
@@ -472,7 +475,7 @@ class Harness:
         await self.systemd_up()
         await self.polkit_up()
         self.helper_up()
-        self.system_helper = SystemHelper(self.root / "run/evenkeel/system", self.address)
+        self.system_helper = SystemHelper(self.root, self.address)
         self.client = await self.connect()
         return self
 

@@ -61,6 +61,7 @@ class FakeRecordings:
         (self.recorder.parent / "mode").write_text(name)
 
     def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # ends accept()
         self._socket.close()
 
     def _accept(self) -> None:

@@ -3,6 +3,7 @@
 
 import asyncio
 import os
+import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Coroutine
@@ -14,6 +15,7 @@ from typing import Any
 import pyotp
 import pytest
 from agent_harness import ERROR, Harness, on_board
+from dbus_fast import Message, MessageType
 from disks import fill_up, small_disk
 from evenkeel_agent import accounts as accounts_module
 from evenkeel_agent import accounts_db, backup, passwords
@@ -366,6 +368,73 @@ async def test_an_unknown_user_looks_like_a_wrong_password(desk: Desk) -> None:
     assert codes == ["wrong-password"] * 3
     rows = await desk.do("ListAudit", (await desk.log_in("admin", PASSWORD)).session, 0, 10)
     assert [row.user for row in rows if row.outcome == "WrongPassword"] == ["", "", "admin"]
+
+
+@at_desk
+async def test_a_name_is_limited_alike_whether_it_exists_or_not(desk: Desk) -> None:
+    await desk.admin()
+    for number, name in enumerate(("admin", "nobody")):
+        guesses = [desk.log_in(name, "guess", address=f"10.{number}.{host}.1") for host in range(30)]
+        kinds = [await refused(guess, errors.AgentError) for guess in guesses]
+        assert kinds == ["wrong-password"] * 20 + ["too-many-tries"] * 10
+
+
+@at_desk
+async def test_the_time_of_an_answer_does_not_tell_which_users_exist(desk: Desk) -> None:
+    """The audit log has a row for each wrong password of a user, but not for each unknown name."""
+    admin = await desk.admin()
+    for number in range(STRANGER_ROWS):
+        assert await refused(
+            desk.log_in(f"user{number}", "x", address=f"10.{number}.0.1"), errors.WrongPassword
+        )
+    assert desk.accounts._db
+    add_audit, written = desk.accounts._db.add_audit, threading.Event()
+    desk.accounts._db.add_audit = lambda row: (written.wait(20), add_audit(row))[1]  # type: ignore[method-assign]
+    for name in ("nobody", "admin"):
+        async with asyncio.timeout(10):
+            assert await refused(desk.log_in(name, "x", address="10.0.0.9"), errors.WrongPassword)
+    written.set()
+    await asyncio.sleep(0)  # the row follows the answer
+    rows = await desk.do("ListAudit", admin, 0, 100)
+    assert [row.user for row in rows if row.outcome == "WrongPassword"] == ["admin", *[""] * STRANGER_ROWS]
+
+
+@at_desk
+async def test_tries_at_the_same_time_do_not_exceed_the_limits(desk: Desk) -> None:
+    await desk.admin()
+    for number in range(18):
+        assert await refused(desk.log_in("admin", "x", address=f"10.{number}.0.1"), errors.WrongPassword)
+
+    async def at_once(*tries: Coroutine[Any, Any, Any]) -> list[str]:
+        answers = await asyncio.gather(*tries, return_exceptions=True)
+        return sorted(type(answer).__name__ for answer in answers)
+
+    found = await at_once(*(desk.log_in("admin", "x", address=f"10.{number}.1.1") for number in range(6)))
+    assert found == ["TooManyTries"] * 4 + ["WrongPassword"] * 2
+
+
+@at_desk
+async def test_codes_at_the_same_time_do_not_exceed_the_limits(desk: Desk) -> None:
+    admin = await desk.admin()
+    totp = pyotp.TOTP((await desk.do("BeginTotp", admin)).secret)
+    await desk.do("ConfirmTotp", admin, totp.at(desk.clock.now), PASSWORD)
+    codes = [desk.log_in("admin", PASSWORD, code="000000") for number in range(8)]
+    answers = await asyncio.gather(*codes, return_exceptions=True)
+    assert sorted(type(answer).__name__ for answer in answers) == ["TooManyTries"] * 3 + ["WrongPassword"] * 5
+
+
+@at_desk
+async def test_a_browser_is_known_until_the_password_changes(desk: Desk) -> None:
+    """Whoever knew an earlier password could otherwise use up the tries of all known browsers."""
+    session = await desk.admin()
+    known = (await desk.log_in("admin", PASSWORD)).device
+    changed = await desk.do("ChangePassword", session, PASSWORD, PASSWORD + "2", "test")
+    for _ in range(5):
+        assert await refused(desk.log_in("admin", "guess"), errors.WrongPassword)
+    assert await refused(desk.log_in("admin", PASSWORD + "2", device=known), errors.TooManyTries)
+    opened = await desk.log_in("admin", PASSWORD + "2", device=changed.device)
+    assert opened.device == changed.device
+    assert (await (await desk.again()).log_in("admin", PASSWORD + "2", device=changed.device)).session
 
 
 @at_desk
@@ -1044,6 +1113,31 @@ async def test_only_the_oldest_refusal_is_forgotten(desk: Desk) -> None:
 
 
 @on_board
+async def test_the_end_of_a_session_and_a_new_agent_are_signalled(board: Harness) -> None:
+    """An agent that is killed may have saved the end of a session, and not have sent the signal."""
+    signals: list[str] = []
+
+    def count(message: Message) -> bool:
+        if message.message_type is MessageType.SIGNAL and message.member == interface.SESSIONS_CHANGED:
+            signals.append(message.interface or "")
+        return False
+
+    board.client.handle(count)
+    await board.client.subscribe(f"type='signal',interface='{interface.SESSION}'")
+    await board.agent_up()
+    panel = PanelClient(board)
+    await panel.log_in()
+    before = len(signals)
+    await panel.call("LogOut")
+    assert len(signals) == before + 1
+    await board.agent_down(signal.SIGKILL)
+    assert len(signals) == before + 1
+    await board.agent_up()
+    await panel.call("GetHealth")
+    assert signals == [interface.SESSION] * (before + 2)
+
+
+@on_board
 async def test_secrets_reach_no_log(board: Harness) -> None:
     await board.agent_up()
     panel = PanelClient(board)
@@ -1058,22 +1152,28 @@ async def test_secrets_reach_no_log(board: Harness) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
 @on_board
 async def test_the_bus_gives_the_panel_the_interface_of_sessions_only(board: Harness) -> None:
+    """And a ping, by which the panel notices that the agent hangs (evenkeel_panel/agent.py)."""
     await board.agent_up()
     script = (
         "import asyncio, sys; from evenkeel_agent.bus import Bus, CallError\n"
         "from evenkeel_api import interface as i\n"
         "async def main():\n"
         "    bus = await Bus.connect(None)\n"
-        "    for name, signature, body in ((i.NAME, '', ()), (i.SESSION, 'ss', ('', ''))):\n"
+        "    peer = 'org.freedesktop.DBus.Peer'\n"
+        "    for name, member, *body in (\n"
+        "        (i.NAME, 'GetHealth'), (i.SESSION, 'GetHealth', '', ''), (peer, 'Ping'), (peer, 'GetMachineId')\n"
+        "    ):\n"
         "        try:\n"
-        "            print(*(await bus.call(i.NAME, i.PATH, name, 'GetHealth', signature, body, timeout_s=9))[0])\n"
+        "            print(await bus.call(i.NAME, i.PATH, name, member, 's' * len(body), body, timeout_s=9))\n"
         "        except CallError as error: print(error.name)\n"
         "asyncio.run(main())\n"
     )
     board.polkit.granted = set(interface.ACTIONS)
     answer = await board.python(script, user="daemon")
-    assert answer.out.splitlines()[0] == "org.freedesktop.DBus.Error.AccessDenied", answer
-    assert "health" in answer.out.splitlines()[1]
+    others, health, ping, machine = answer.out.splitlines()
+    assert others == machine == "org.freedesktop.DBus.Error.AccessDenied", answer
+    assert "health" in health
+    assert ping == "[]"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root, to run programs as other users")
@@ -1209,6 +1309,76 @@ async def test_changes_that_an_older_agent_has_saved_are_listed(desk: Desk) -> N
     await desk.again()
     found = await desk.do("ListChanges", admin, 0, int(now) + 1)
     assert [(change.before, change.value) for change in found] == [("100", "200"), ("", "100")]
+
+
+INSERT = "INSERT INTO audit (at, user, via, address, action, detail, outcome) VALUES (?, ?, ?, ?, ?, ?, ?)"
+LOG_IN = (1, "admin", "panel", "192.0.2.1", "LogIn", "", "")
+
+
+def a_change(weight: int) -> tuple[int, str, str, str, str, str, str]:
+    return (weight, "admin", "panel", "192.0.2.1", "SetWeight", f"name player, weight {weight}", "")
+
+
+def values(db: Database) -> list[str]:
+    return [value for (value,) in db.rows("SELECT value FROM changes ORDER BY id")]
+
+
+def test_a_row_of_the_audit_log_costs_the_same_however_many_there_are(tmp_path: Path) -> None:
+    """Each step is an instruction of SQLite's virtual machine."""
+    db = Database(str(tmp_path / "accounts.db"))
+
+    def steps(row: tuple[Any, ...]) -> int:
+        found = 0
+
+        def count() -> int:
+            nonlocal found
+            found += 10
+            return 0
+
+        db._connection.set_progress_handler(count, 10)
+        db.add_audit(row)
+        db._connection.set_progress_handler(None, 0)
+        return found
+
+    few = steps(LOG_IN), steps(a_change(1))
+    with db.write() as cursor:
+        cursor.executemany(INSERT, [LOG_IN] * 9000)
+    db.add_audit(LOG_IN)
+    many = steps(LOG_IN), steps(a_change(2))
+    db.close()
+    print(few, many)
+    assert max(many) < 2 * max(few)
+
+
+def test_a_change_is_listed_once_whatever_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row that cannot be saved is in no table. Rows that an older agent has added are listed as soon as it is possible."""
+    path = str(tmp_path / "accounts.db")
+    db = Database(path)
+    db.add_audit(a_change(1))
+
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_db, "shown", fails)
+        with pytest.raises(sqlite3.OperationalError):
+            db.add_audit(a_change(2))
+    db.add_audit(a_change(3))
+    assert values(db) == ["1", "3"]
+    with db.write() as cursor:
+        cursor.execute(INSERT, a_change(4))
+    db.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(accounts_db, "shown", fails)
+        db = Database(path)
+    assert values(db) == ["1", "3"]
+    db.add_audit(LOG_IN)
+    db.add_audit(a_change(5))
+    assert values(db) == ["1", "3", "4", "5"]
+    db.close()
+    db = Database(path)
+    assert values(db) == ["1", "3", "4", "5"]
+    db.close()
 
 
 def test_a_span_of_changes_is_read_from_an_index(tmp_path: Path) -> None:

@@ -3,9 +3,10 @@
 
 import asyncio
 import json
+import socket
 import stat
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,26 +14,29 @@ from typing import Any
 import msgspec
 import pyotp
 import pytest
-from agent_harness import ERROR, Harness, on_board
-from evenkeel_agent import backup, passwords, restorer
+from agent_harness import ERROR, FakeHelper, Harness, on_board
+from evenkeel_agent import backup, passwords, registry, restorer, system_helper
 from evenkeel_agent.accounts import Accounts
 from evenkeel_agent.alerts import OFF, Alerts
-from evenkeel_agent.backup import Content, User
+from evenkeel_agent.backup import Content, Signed, Token, User
 from evenkeel_agent.caller import Caller
 from evenkeel_agent.network import changes
 from evenkeel_agent.network_helper import APPLY_S
 from evenkeel_agent.network_trial import TRIAL_S
+from evenkeel_agent.recorder_config import Recorder
 from evenkeel_agent.restorer import Restorer
 from evenkeel_agent.settings import Settings
 from evenkeel_agent.store import Store
 from evenkeel_agent.wear import FlashWear
 from evenkeel_api import errors
-from evenkeel_api.features.accounts import LogIn
+from evenkeel_api.features.accounts import CreateToken, Id, LogIn
 from evenkeel_api.features.alerts import SetAlerts
 from evenkeel_api.features.backup import MAX_BYTES, CheckBackup, GetBackup, RestoreBackup
+from evenkeel_api.features.certificate import Certificate
 from evenkeel_api.features.network import NetworkSettings
 from evenkeel_api.features.system import System
 from evenkeel_api.interface import METHODS
+from evenkeel_api.method import Nothing
 from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -44,12 +48,17 @@ from test_network import FIXED, Network
 HASH = "$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHRzb21lc2FsdA$" + "a" * 43
 ADMIN = User("admin", "admin", HASH, False, "")
 MAIL = SetAlerts("", "ops@example.org", "", "mail.example.org", 587, "tls", "board", "hunter2-hunter2")
+ARM = "record_size = 64\nretain = 1GiB\n"
+TOKEN = Token(64 * "1", "ci", "eve", "viewer", 1_800_000_000, 0)
 FULL = Content(
     "press-7", "Europe/Berlin", ["192.0.2.7"], {"player": 300}, {"loader": 20}, MAIL,
     [ADMIN, User("eve", "viewer", HASH, True, "A" * 32)],
     {"cam": 'title = "Camera"\nunit = "cam.service"\nweight = 100\n'}, {"player": ["/data/clips"], "loader": []}, wear_limit=70,
+    tokens=[TOKEN], recorder=Recorder("press", 0, {"arm": ARM}),
 )  # fmt: skip
-EMPTY = Content("evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], {}, {}, wear_limit=80)
+EMPTY = Content(
+    "evenkeel", "Etc/UTC", [], {}, {}, OFF, [ADMIN], {}, {}, wear_limit=80, tokens=[], recorder=Recorder("ek-record", 0, {}),
+)  # fmt: skip
 ETH0 = NetworkSettings("fixed", "192.168.1.20/24", "192.168.1.1", ["192.168.1.2"])
 
 
@@ -69,7 +78,7 @@ def refused(text: str) -> str:
 
 def test_a_file_has_what_was_saved() -> None:
     file = backup.load(backup.dump(FULL, 1_800_000_000))
-    assert (file.content, file.made_at, file.version) == (FULL, 1_800_000_000, 3)
+    assert (file.content, file.made_at, file.version) == (FULL, 1_800_000_000, 4)
     # an editor may change the layout
     assert backup.load(json.dumps(json.loads(backup.dump(FULL, 5)), sort_keys=True)).content == FULL
 
@@ -100,9 +109,9 @@ def test_no_changed_value_passes(data: st.DataObject) -> None:
 
 
 def test_a_newer_file_names_its_version() -> None:
-    found = json.loads(backup.dump(FULL, 5)) | {"version": 4}
+    found = json.loads(backup.dump(FULL, 5)) | {"version": 5}
     with pytest.raises(
-        errors.InvalidArgument, match="version 4, and this board reads up to version 3; update the board"
+        errors.InvalidArgument, match="version 5, and this board reads up to version 4; update the board"
     ):
         backup.load(json.dumps(found))
     for version in (0, -1, "1", None, 1.5, True):
@@ -111,12 +120,27 @@ def test_a_newer_file_names_its_version() -> None:
 
 def test_a_file_of_version_1_leaves_the_parts_that_it_does_not_have() -> None:
     found = json.loads(backup.dump(FULL, 5)) | {"version": 1}
-    for part in ("directories", "network", "wear_limit"):
+    for part in ("directories", "network", "wear_limit", "tokens", "recorder"):
         del found["content"][part]
     found["content"]["panel"] = ""
     file = backup.load(json.dumps(found | {"checksum": backup._checksum(found)}))
-    assert file.content == replace(FULL, directories=None, wear_limit=None)
+    assert file.content == replace(FULL, directories=None, wear_limit=None, tokens=None, recorder=None)
     assert backup.differences(FULL, file.content) == []
+
+
+def test_a_file_of_version_3_leaves_tokens_and_channels() -> None:
+    found = json.loads(backup.dump(FULL, 5)) | {"version": 3}
+    del found["content"]["tokens"], found["content"]["recorder"]
+    file = backup.load(json.dumps(found | {"checksum": backup._checksum(found)}))
+    assert file.content == replace(FULL, tokens=None, recorder=None)
+    assert backup.differences(FULL, file.content) == []
+
+
+def test_tokens_of_users_that_a_file_does_not_have_are_dropped() -> None:
+    others = [replace(TOKEN, digest=64 * digit, user=user) for digit, user in (("3", "bob"), ("0", "admin"))]
+    loaded = backup.load(backup.dump(replace(FULL, tokens=[TOKEN, *others]), 5)).content
+    assert loaded.tokens == [others[1], TOKEN], "in the order of their digests"
+    assert backup.load(backup.dump(replace(FULL, users=[]), 5)).content.tokens == []
 
 
 @pytest.mark.parametrize(
@@ -136,6 +160,8 @@ def test_a_file_of_version_2_has_the_wear_limit_in_the_text_of_the_panel(
 USER = msgspec.to_builtins(ADMIN)
 CAM = FULL.apps["cam"]
 PLAIN_ETH0 = msgspec.to_builtins(ETH0)
+PLAIN_RECORDER = msgspec.to_builtins(FULL.recorder)
+PLAIN_TOKEN = msgspec.to_builtins(TOKEN)
 
 
 @pytest.mark.parametrize(
@@ -155,6 +181,17 @@ PLAIN_ETH0 = msgspec.to_builtins(ETH0)
         {"users": [USER | {"hash": HASH.replace("m=19456", "m=100000")}]},
         {"users": [USER | {"hash": HASH.replace("t=2", "t=6")}]}, {"users": [USER | {"hash": HASH.replace("t=2", "t=10")}]},
         {"users": [USER | {"hash": HASH.replace("p=1", "p=5")}]}, {"users": [USER | {"hash": HASH.replace("p=1", "p=0")}]},
+        {"tokens": [PLAIN_TOKEN | {"digest": "x" * 64}]}, {"tokens": [PLAIN_TOKEN | {"digest": "1" * 63}]},
+        {"tokens": [PLAIN_TOKEN | {"role": "root"}]}, {"tokens": [PLAIN_TOKEN | {"expires_at": -1}]},
+        {"tokens": [PLAIN_TOKEN | {"created_at": 10**17}]}, {"tokens": [PLAIN_TOKEN | {"name": "x" * 65}]},
+        {"tokens": [PLAIN_TOKEN, PLAIN_TOKEN]}, {"tokens": [PLAIN_TOKEN | {"more": 1}]}, {"tokens": {}},
+        {"tokens": [PLAIN_TOKEN | {"digest": f"{i:064x}"} for i in range(33)]},
+        {"certificate": {}}, {"certificate": {"subject": "x", "issuer": "y", "fingerprint": "z", "key": "-----BEGIN"}},
+        {"recorder": {}}, {"recorder": []}, {"recorder": PLAIN_RECORDER | {"directory": "/srv"}},
+        {"recorder": PLAIN_RECORDER | {"group": "a b"}}, {"recorder": PLAIN_RECORDER | {"priority": 99}},
+        {"recorder": PLAIN_RECORDER | {"channels": {"../x": ARM}}}, {"recorder": PLAIN_RECORDER | {"channels": {"arm": ""}}},
+        {"recorder": PLAIN_RECORDER | {"channels": {"arm": f"{ARM}schema = /root/x\nschema_name = a\nschema_encoding = b"}}},
+        {"recorder": PLAIN_RECORDER | {"channels": {f"c{i}": ARM for i in range(65)}}},
         {"users": [USER | {"totp": "x"}]}, {"users": [USER | {"totp": "A" * 17}]}, {"users": [USER | {"totp": "A" * 8}]},
         {"directories": {"../x": []}}, {"directories": {"player": "/srv"}}, {"directories": {"player": ["srv"]}},
         {"directories": {"player": [f"/srv/{i}" for i in range(33)]}}, {"network": {"../x": PLAIN_ETH0}},
@@ -207,6 +244,10 @@ def test_the_differences_have_a_sentence_each() -> None:
         "the wear limit changes from 80 % to 70 %",
         "the receivers of alerts change",
         "the user eve is added, with the role viewer",
+        "the group of all channels without a group of their own changes from ek-record to press at the next start of the"
+        " recorder",
+        "the channel arm of the recorder is added: record_size 64, retain 1GiB",
+        "the API token ci of eve comes back: it is valid again, with the role viewer, without an end",
     }
     assert "the user eve is removed, with all sessions and tokens" in map(
         str, backup.differences(FULL, EMPTY)
@@ -222,6 +263,46 @@ def test_the_differences_have_a_sentence_each() -> None:
     for message in backup.differences(FULL, replace(EMPTY, alerts=replace(MAIL, smtp_password="other"))):  # noqa: S106
         assert "hunter2" not in str(message.note())
     assert backup.differences(FULL, replace(FULL, users=[])) == []
+
+
+def test_the_differences_name_each_value_of_a_channel() -> None:
+    """Some values let other users read its recording, or delete old records."""
+
+    def found(old: str, new: str) -> list[str]:
+        before, after = (replace(FULL, recorder=Recorder("", 0, {"arm": text})) for text in (old, new))
+        return [str(message) for message in backup.differences(before, after)]
+
+    changed = "retain_time = 7d\nretain = 1GiB\nrecord_size = 65\nread_mode = all\n"
+    assert found(ARM, changed) == [
+        "the channel arm of the recorder changes: record_size from 64 to 65, retain_time from none to 7d,"
+        " read_mode from none to all"
+    ]
+    assert found(ARM, f"# by hand\n{ARM}") == ["the comments in the file of the channel arm change"]
+    gone = replace(FULL, recorder=Recorder("press", 5, {}))
+    assert [str(message) for message in backup.differences(FULL, gone)] == [
+        "the priority of the recorder changes from 0 to 5 at its next start",
+        "the channel arm of the recorder is removed; its recording stays",
+    ]
+    assert backup.differences(replace(EMPTY, recorder=None), replace(EMPTY, recorder=gone.recorder)) == []
+
+
+def test_the_differences_name_the_tokens() -> None:
+    """Somebody may have revoked a token since the backup was made."""
+
+    def found(old: list[Token] | None, new: list[Token] | None, users: list[User] = FULL.users) -> list[str]:
+        before, after = replace(FULL, tokens=old), replace(FULL, tokens=new, users=users)
+        return [str(message) for message in backup.differences(before, after)]
+
+    until = replace(TOKEN, expires_at=1_900_000_000)
+    assert found([TOKEN], [TOKEN]) == found([TOKEN], None) == found([TOKEN], [], users=[]) == []
+    assert found([], [until]) == [
+        "the API token ci of eve comes back: it is valid again, with the role viewer, until 2030-03-17"
+    ]
+    assert found([TOKEN], []) == ["the API token ci of eve is removed"]
+    assert found([TOKEN], [until]) == [
+        "the API token ci of eve gets the name, the role (viewer) and the expiry of the backup"
+    ]
+    assert found([TOKEN], [], users=[ADMIN]) == ["the user eve is removed, with all sessions and tokens"]
 
 
 def test_the_differences_of_the_network_are_those_of_present_interfaces() -> None:
@@ -292,20 +373,27 @@ class Net:
         if self.trial is not None:
             raise errors.Conflict("network-trial-runs", interface=["eth0"], seconds=30)
 
-    async def restore(self, wanted: dict[str, NetworkSettings]) -> None:
+    async def restore(self, wanted: dict[str, NetworkSettings]) -> bool:
         if self.refuses:
             raise errors.Failed("external", text="network failed")
         self.trial = wanted
+        return True
+
+    async def revert_network(self, *_: Any) -> None:
+        self.trial = None
 
 
 class Parts:
-    """The features apps and system. FAILS: the step that fails next."""
+    """The features apps, system and certificate. FAILS: the step that fails next. SILENT: why ek-certificate fails."""
 
     def __init__(self) -> None:
         self.system = System("evenkeel", 0, "Etc/UTC", 0, "unknown")
-        self.numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+        self.weights: dict[str, int] = {}
+        self.fixed_shares: dict[str, int] = {}
         self.files: dict[str, str] = {}
-        self.fails = ""
+        self.certificate: Certificate | None = None
+        self.fails = self.silent = ""
+        self.forget: Callable[[], None] = lambda: None
         self.calls: list[str] = []
 
     def _step(self, name: str) -> None:
@@ -313,19 +401,39 @@ class Parts:
         if self.fails == name:
             raise errors.Failed("external", text=f"{name} failed")
 
-    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
-        return self.numbers
+    def saved_weights(self) -> dict[str, int]:
+        return self.weights
 
-    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
-        self._step("numbers")
-        self.numbers = weights, fixed_shares
+    def saved_fixed_shares(self) -> dict[str, int]:
+        return self.fixed_shares
+
+    async def restore_weights(self, weights: dict[str, int]) -> None:
+        self._step("weights")
+        self.weights = weights
+
+    async def restore_fixed_shares(self, fixed_shares: dict[str, int]) -> None:
+        self._step("shares")
+        self.fixed_shares = fixed_shares
 
     def added(self) -> dict[str, str]:
         return self.files
 
     async def restore_added(self, files: dict[str, str]) -> None:
+        """As the agent does, it writes the files itself, and forgets weights and directories of the apps that it removes."""
         self._step("apps")
-        self.files = files
+        if removed := self.files.keys() - files.keys():
+            self.weights = {app: weight for app, weight in self.weights.items() if app not in removed}
+            self.forget()
+        apps = [registry.parse(name, text.encode()) for name, text in files.items()]
+        self.files = {
+            app.name: registry.to_toml(app.title, app.description, app.unit, app.weight).decode()
+            for app in apps
+        }
+
+    async def signed(self) -> Certificate | None:
+        if self.silent:
+            raise errors.Failed("external", text=self.silent)
+        return self.certificate
 
     async def get_system(self, *_: Any) -> System:
         return self.system
@@ -346,11 +454,34 @@ class Parts:
         self.system = replace(self.system, servers=request.servers)
 
 
-class Board:
-    """A board with real accounts and alerts in FOLDER."""
+class RecorderHelper(FakeHelper):
+    """ek-system: its real code, in the folder ROOT. `commands`: what it has run; `refuses`: the error of the next one."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "etc/ek-recorder"
+        (self.folder / "channels.d").mkdir(parents=True, exist_ok=True)
+        self.commands: list[str] = []
+        self.refuses = ""
+        path = root / "run/evenkeel/system"
+        path.unlink(missing_ok=True)
+        super().__init__(path)
+
+    def reply(self, connection: socket.socket, order: dict[str, Any]) -> None:
+        connection.sendall(system_helper.answer(json.dumps(order).encode(), self._run, str(self.folder)))
+
+    def _run(self, command: Sequence[str], _: float) -> None:
+        self.commands.append(" ".join(command))
+        if self.refuses:
+            refusal, self.refuses = self.refuses, ""
+            raise OSError(refusal)
+
+
+class Board:
+    """A board with real accounts and alerts in FOLDER, and with the real files of a recorder if RECORDER is set."""
+
+    def __init__(self, folder: Path, *, recorder: bool = True) -> None:
         self.settings = Settings(root=str(folder))
+        self.helper = RecorderHelper(folder) if recorder else None
         self.state = Path(self.settings.state_dir)
         self.state.mkdir(parents=True, exist_ok=True)
         self.parts: Any = Parts()
@@ -368,6 +499,7 @@ class Board:
             self.pool,
             self.network,
             self.wear,
+            self.parts,
         )
 
     async def start(self) -> "Board":
@@ -394,7 +526,7 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
         answer = await board.restorer.check_backup(
             CheckBackup(backup.dump(FULL, 5)), Caller("", None, "panel")
         )
-        assert (answer.board, answer.made_at, len(answer.changes)) == ("press-7", 5, 11)
+        assert (answer.board, answer.made_at, len(answer.changes)) == ("press-7", 5, 14)
         assert board.parts.calls == [], "a check changes nothing"
         assert await board.restore() == answer
         assert await board.content() == FULL
@@ -404,7 +536,7 @@ def test_a_restore_on_another_board(tmp_path: Path) -> None:
         board.accounts._db.close()
         again = Board(tmp_path)
         await again.accounts.start()
-        assert again.accounts.saved() == FULL.users
+        assert (again.accounts.saved(), again.accounts.saved_tokens()) == (FULL.users, FULL.tokens)
         assert again.alerts.saved == MAIL
         assert again.wear.limit == 70
 
@@ -434,7 +566,9 @@ def test_a_backup_needs_the_password(tmp_path: Path, monkeypatch: pytest.MonkeyP
     asyncio.run(run())
 
 
-@pytest.mark.parametrize("step", ["name", "zone", "servers", "alerts", "apps", "numbers", "pool", "users"])
+@pytest.mark.parametrize(
+    "step", ["name", "zone", "servers", "recorder", "alerts", "apps", "weights", "shares", "pool", "users"]
+)
 def test_a_step_that_fails_leaves_all_settings_as_they_were(
     tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -448,15 +582,105 @@ def test_a_step_that_fails_leaves_all_settings_as_they_were(
 
         if step == "alerts":
             monkeypatch.setattr(board.alerts, "restore", fail)
+        if step == "recorder":
+            assert board.helper
+            board.helper.refuses = "recorder failed"
         if step == "pool":
             board.pool.refuses = "pool failed"
         if step == "users":
             monkeypatch.setattr(board.accounts, "_write", fail)
-        with pytest.raises(errors.Failed, match=f"the settings were not restored: {step} failed"):
-            await board.restore()
+        with pytest.raises(errors.Failed, match=f"the settings were not restored: .*{step} failed"):
+            await board.restore(replace(FULL, apps={"cam": f"# by hand\n{CAM}"}))
         assert await board.content() == before
         assert not board.plan.exists()
         assert board.restorer.problems == []
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("silent", ["before", "after"])
+def test_a_zone_that_is_not_known_for_a_moment_does_not_keep_a_restore_from_going_back(
+    tmp_path: Path, silent: str
+) -> None:
+    """systemd-timedated does not answer before or after the time zone is set."""
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        real, calls = board.parts.get_system, []
+
+        async def get_system(*_: Any) -> System:
+            calls.append(board.parts.calls.count("zone"))
+            unknown = calls[-1] == 0 if silent == "before" else calls[-1] == 1 and calls.count(1) == 1
+            return replace(await real(), zone="") if unknown else await real()
+
+        board.parts.get_system = get_system
+        board.parts.fails = "weights"
+        with pytest.raises(errors.Failed, match="weights failed"):
+            await board.restore()
+        assert board.restorer.problems == []
+        assert not board.plan.exists()
+        assert (await real()).zone == ("Europe/Berlin" if silent == "before" else "Etc/UTC")
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("weights", [{}, {"cam": 200}])
+@pytest.mark.parametrize("directories", [{}, None])
+def test_an_app_that_is_removed_and_comes_back_has_its_weight_and_directories(
+    tmp_path: Path, weights: dict[str, int], directories: dict[str, list[str]] | None
+) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        board.parts.files, board.parts.weights = FULL.apps, {"cam": 200}
+        board.pool.directories = {"cam": ["/data/cam"]}
+        board.parts.forget = lambda: setattr(board.pool, "directories", {})
+        before, content = (
+            await board.content(),
+            replace(FULL, apps={}, weights=weights, directories=directories),
+        )
+        board.network.refuses = True
+        with pytest.raises(errors.Failed, match="network failed"):
+            await board.restore(replace(content, network={"eth0": ETH0}), network=True)
+        assert await board.content() == before
+        await board.restore(content)
+        assert await board.content() == replace(content, directories={})
+
+    asyncio.run(run())
+
+
+BOB = replace(FULL.users[1], name="bob")
+
+
+@pytest.mark.parametrize("step", ["pool", "network", "users"])
+def test_going_back_leaves_what_others_have_changed_meanwhile(
+    tmp_path: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a restore runs, somebody removes a user, revokes a token, and changes a password and the weight of another app."""
+    changed_admin = replace(ADMIN, hash=HASH.replace("a" * 43, "b" * 43))
+    kept, revoked = (replace(TOKEN, user="admin", digest=64 * digit) for digit in "34")
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        await board.accounts.restore([ADMIN, BOB], [kept, revoked])
+        board.parts.weights = {"player": 50}
+        before = await board.content()
+
+        async def fail(*_: Any, **__: Any) -> None:
+            await real([changed_admin], [kept])
+            board.parts.weights = {**board.parts.weights, "other": 7}
+            raise errors.Failed("external", text=f"{step} failed")
+
+        real = board.accounts.restore
+        part = {"pool": board.pool, "network": board.network, "users": board.accounts}[step]
+        monkeypatch.setattr(part, "restore", fail)
+        content = replace(FULL, network={"eth0": ETH0})
+        with pytest.raises(errors.Failed, match=f"the settings were not restored: {step} failed"):
+            await board.restore(content, network=True)
+        monkeypatch.undo()
+        expected = replace(before, users=[changed_admin], tokens=[kept], weights={"player": 50, "other": 7})
+        assert await board.content() == expected
+        assert board.network.trial is None
+        assert not board.plan.exists()
 
     asyncio.run(run())
 
@@ -533,7 +757,7 @@ def test_a_power_cut_in_the_middle_is_completed_at_the_next_start(tmp_path: Path
         async def cut(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        board.parts.restore = cut
+        board.parts.restore_weights = cut
         with pytest.raises(KeyboardInterrupt):
             await board.restore()
         assert board.plan.stat().st_mode & 0o777 == 0o600
@@ -576,6 +800,106 @@ def test_a_plan_that_fails_is_a_problem_until_it_succeeds(
     asyncio.run(run())
 
 
+def test_channels_are_restored_and_the_recorder_reads_them(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        assert board.helper
+        assert (await board.restore()).left_out == []
+        assert (board.helper.folder / "channels.d/arm.conf").read_text() == ARM
+        assert (board.helper.folder / "recorder.conf").read_text() == "group = press\n"
+        assert len(board.helper.commands) == 1
+        await board.restore(replace(FULL, name="press-8"))
+        assert len(board.helper.commands) == 1, "the same channels"
+        await board.restore(replace(FULL, recorder=Recorder("press", 0, {})))
+        assert not (board.helper.folder / "channels.d/arm.conf").exists()
+
+    asyncio.run(run())
+
+
+def test_a_board_without_a_recorder_leaves_the_channels_out_and_says_so(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path, recorder=False).start()
+        assert (await board.content()).recorder is None
+        answer = await board.restore()
+        assert [note.code for note in answer.left_out] == ["restore-recorder-absent"]
+        assert not [note for note in answer.changes if "channel" in note.code]
+        assert await board.content() == replace(FULL, recorder=None)
+
+    asyncio.run(run())
+
+
+def test_a_backup_names_the_certificate_and_a_restore_asks_for_it(tmp_path: Path) -> None:
+    async def run() -> None:
+        root = Caller("root", "admin", "bus")
+        board = await Board(tmp_path / "old").start()
+        board.parts.certificate = Certificate(
+            "CN=press", "CN=Example CA", False, [], 1, 2, "AB:CD", hsts=True
+        )
+        text = await board.restorer.get_backup(GetBackup(""), root)
+        assert backup.load(text).content.certificate == Signed("CN=press", "CN=Example CA", "AB:CD")
+        check = CheckBackup(text)
+        assert (await board.restorer.check_backup(check, root)).left_out == [], "it is the same one"
+        board.parts.silent = "ek-certificate cannot be reached"
+        with pytest.raises(errors.Failed, match="the backup was not made: ek-certificate cannot be reached"):
+            await board.restorer.get_backup(GetBackup(""), root)
+
+        new = await Board(tmp_path / "new").start()
+        for certificate in (None, replace(board.parts.certificate, fingerprint="00:11")):
+            new.parts.certificate = certificate
+            answer = await new.restorer.restore_backup(RestoreBackup(text, False), root)
+            assert [note.text for note in answer.left_out] == [
+                "the certificate for CN=press, signed by CN=Example CA, is left out: a backup has no private keys;"
+                " install it again with its key, on the page System"
+            ]
+            assert answer.changes == [], "and nothing else differs"
+        new.parts.silent = "ek-certificate cannot be reached"
+        assert len((await new.restorer.check_backup(check, root)).left_out) == 1
+
+    asyncio.run(run())
+
+
+def test_a_channel_that_cannot_be_in_a_backup_is_named_and_nothing_changes(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        assert board.helper
+        (board.helper.folder / "channels.d/eye.conf").write_text("retain = 1GiB\n")
+        text = "the configuration of the recorder cannot be in a backup: channels.d/eye.conf: record_size is missing; correct"
+        with pytest.raises(errors.Failed, match=f"the backup was not made: {text}"):
+            await board.restorer.get_backup(GetBackup(""), Caller("root", "admin", "bus"))
+        with pytest.raises(errors.Failed, match=text):
+            await board.restore()
+        assert board.parts.calls == []
+        await board.restore(replace(FULL, recorder=None))
+        assert board.parts.system.name == "press-7", "a file without channels can be restored"
+
+    asyncio.run(run())
+
+
+def test_going_back_leaves_a_channel_that_somebody_has_changed_meanwhile(tmp_path: Path) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        assert board.helper
+        folder = board.helper.folder / "channels.d"
+        for name in ("eye", "leg"):
+            (folder / f"{name}.conf").write_text(ARM)
+
+        async def fail(*_: Any) -> None:
+            assert [path.name for path in folder.iterdir()] == ["arm.conf"]
+            (folder / "eye.conf").write_text(f"# new\n{ARM}")
+            raise errors.Failed("external", text="weights failed")
+
+        board.parts.restore_weights = fail
+        with pytest.raises(errors.Failed, match="weights failed"):
+            await board.restore()
+        assert {path.name: path.read_text() for path in folder.iterdir()} == {
+            "eye.conf": f"# new\n{ARM}",
+            "leg.conf": ARM,
+        }
+        assert (board.helper.folder / "recorder.conf").read_text() == ""
+
+    asyncio.run(run())
+
+
 def test_a_damaged_plan_is_removed_and_changes_nothing(tmp_path: Path) -> None:
     async def run() -> None:
         board = await Board(tmp_path).start()
@@ -607,7 +931,14 @@ def test_sessions_and_tokens_of_users_that_stay_the_same_go_on(tmp_path: Path) -
     async def run() -> None:
         board = await Board(tmp_path).start()
         accounts = board.accounts
-        await accounts.restore(FULL.users)
+        await accounts.restore(FULL.users, FULL.tokens)
+
+        def tokens() -> list[Token]:
+            assert accounts._db
+            rows = [Token(*row) for row in accounts._db.rows("SELECT * FROM tokens")]
+            assert rows == accounts.saved_tokens()
+            return rows
+
         for user in ("admin", "eve"):
             await accounts._open_session(accounts._users[user], "", "", "")
         ended: list[int] = []
@@ -617,10 +948,48 @@ def test_sessions_and_tokens_of_users_that_stay_the_same_go_on(tmp_path: Path) -
         assert ended
         assert accounts._db
         assert accounts._db.rows("SELECT user FROM sessions") == [("admin",)]
+        assert tokens() == [TOKEN], "a file without tokens leaves them, also if the user changes"
         await accounts.restore([ADMIN])
+        assert tokens() == []
         assert list(accounts._users) == ["admin"]
         assert accounts._db.rows("SELECT name FROM users") == [("admin",)]
         assert accounts._db.rows("SELECT user FROM sessions") == [("admin",)]
+
+    asyncio.run(run())
+
+
+def test_a_restored_token_is_valid_again_and_a_newer_one_is_not(tmp_path: Path) -> None:
+    async def run() -> None:
+        first = await Board(tmp_path / "first").start()
+        accounts = first.accounts
+        await accounts._open_session(accounts._users["admin"], "", "", "")
+        (session,) = accounts._sessions
+        admin = Caller("admin", "admin", "panel", "", session)
+
+        async def token(name: str, days: int) -> str:
+            return (await accounts.create_token(CreateToken(name, "operator", days), admin)).token
+
+        secrets = [await token("revoked", 0), await token("short", 1)]
+        text = backup.dump(await first.content(), 5)
+        assert not any(secret in text for secret in secrets)
+        await accounts.remove_token(Id((await accounts.list_tokens(Nothing(), admin))[0].id), admin)
+        newer = await token("newer", 0)
+
+        other = await Board(tmp_path / "other").start()
+        for board in (first, other):
+            found = await board.restorer.restore_backup(RestoreBackup(text, False), admin)
+            codes = [note.code for note in found.changes]
+            assert codes.count("restore-token-added") == (1 if board is first else 2)
+            assert codes.count("restore-token-removed") == (1 if board is first else 0)
+            for secret in secrets:
+                caller = board.accounts.caller(METHODS["ListApps"], secret, "")
+                assert (caller.user, caller.role, caller.via) == ("admin", "operator", "token")
+            with pytest.raises(errors.NotLoggedIn):
+                board.accounts.caller(METHODS["ListApps"], newer, "")
+            board.accounts._clock = lambda: time.time() + 2 * 86400
+            with pytest.raises(errors.NotLoggedIn):
+                board.accounts.caller(METHODS["ListApps"], secrets[1], "")
+        assert list(first.accounts._sessions) == [session], "the user has not changed"
 
     asyncio.run(run())
 
@@ -632,6 +1001,25 @@ def test_numbers_are_replaced_as_a_whole(tmp_path: Path) -> None:
     assert store.all() == Store(str(tmp_path), "weight", lambda _: None).all() == {"b": 7}
 
 
+async def fails_to_go_back(board: Board) -> Any:
+    """A restore fails at the time zone, and the name cannot go back. Returns the function that sets the name."""
+    real, board.parts.fails = board.parts.set_host_name, "zone"
+
+    async def fail(*_: Any) -> None:
+        raise errors.Failed("external", text="hostnamed hangs")
+
+    async def once(*arguments: Any) -> None:
+        await real(*arguments)
+        board.parts.set_host_name = fail
+
+    board.parts.set_host_name = once
+    with pytest.raises(errors.Failed, match="zone failed"):
+        await board.restore()
+    assert [problem.code for problem in board.restorer.problems] == ["restore-unfinished"]
+    assert (await board.content()).name == "press-7"
+    return real
+
+
 def test_going_back_is_tried_again_until_it_succeeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restorer, "RETRY_S", 0.05)
 
@@ -640,20 +1028,7 @@ def test_going_back_is_tried_again_until_it_succeeds(tmp_path: Path, monkeypatch
         before = await board.content()
         task = asyncio.create_task(board.restorer.watch())
         await asyncio.sleep(0.02)
-        real, board.parts.fails = board.parts.set_host_name, "zone"
-
-        async def once(*arguments: Any) -> None:
-            await real(*arguments)
-            board.parts.set_host_name = fail
-
-        async def fail(*_: Any) -> None:
-            raise errors.Failed("external", text="hostnamed hangs")
-
-        board.parts.set_host_name = once
-        with pytest.raises(errors.Failed, match="zone failed"):
-            await board.restore()
-        assert [problem.code for problem in board.restorer.problems] == ["restore-unfinished"]
-        board.parts.set_host_name = real
+        board.parts.set_host_name = await fails_to_go_back(board)
         for _ in range(100):
             await asyncio.sleep(0.02)
             if not board.plan.exists():
@@ -664,6 +1039,93 @@ def test_going_back_is_tried_again_until_it_succeeds(tmp_path: Path, monkeypatch
         task.cancel()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_going_back_later_leaves_what_others_have_changed_meanwhile(tmp_path: Path, restart: bool) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        await board.accounts.restore([ADMIN, BOB])
+        before = await board.content()
+        real = await fails_to_go_back(board)
+        assert board.plan.stat().st_mode & 0o777 == 0o600
+        await board.accounts.restore([ADMIN])
+        board.parts.weights = {"other": 7}
+        if restart:
+            assert board.accounts._db
+            board.accounts._db.close()
+            again = Board(tmp_path)
+            again.parts.system, again.parts.weights = board.parts.system, board.parts.weights
+            board = again
+            await board.accounts.start()
+        else:
+            board.parts.set_host_name = real
+        await board.restorer._complete()
+        assert await board.content() == replace(before, users=[ADMIN], weights={"other": 7})
+        assert not board.plan.exists()
+        assert board.restorer.problems == []
+
+    asyncio.run(run())
+
+
+def test_going_back_needs_no_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+        before = await board.content()
+        board.parts.fails = "weights"
+
+        def full(*_: Any) -> None:
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(board.restorer, "_save_undo", full)
+        with pytest.raises(errors.Failed, match="weights failed"):
+            await board.restore()
+        assert await board.content() == before
+        assert not board.plan.exists()
+
+    asyncio.run(run())
+
+
+def test_a_plan_that_cannot_be_removed_is_not_carried_out_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise, a user who was removed since then would come back."""
+
+    async def run() -> None:
+        board = await Board(tmp_path).start()
+
+        def fail(_: str) -> None:
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(restorer, "remove", fail)
+        await board.restore()
+        assert [problem.code for problem in board.restorer.problems] == ["restore-unfinished"]
+        await board.accounts.restore([ADMIN])
+        with pytest.raises(OSError, match="Input/output error"):
+            await board.restorer._complete()
+        monkeypatch.undo()
+        await board.restorer._complete()
+        assert await board.content() == replace(FULL, users=[ADMIN], tokens=[])
+        assert board.restorer.problems == []
+        assert not board.plan.exists()
+
+    asyncio.run(run())
+
+
+VALUES = st.dictionaries(st.sampled_from("abcd"), st.integers(0, 2))
+
+
+@given(VALUES, VALUES, VALUES)
+def test_going_back_undoes_a_change_and_no_other(
+    before: dict[str, int], after: dict[str, int], now: dict[str, int]
+) -> None:
+    assert backup.without(before, after, after) == before
+    found = backup.without(before, after, now)
+    for key in "abcd":
+        others = now.get(key) != after.get(key)
+        assert found.get(key) == (now if others else before).get(key)
+    assert backup.without(1, 2, 2) == 1
+    assert backup.without(1, 2, 3) == 3
 
 
 @asynccontextmanager
@@ -690,7 +1152,11 @@ async def panel_saves_and_restores(board: Harness, pool: PoolHelper, network: Ne
     await panel.call("SetFixedShare", "loader", 20)
     assert (await panel.refused("GetBackup", "wrong")).name == ERROR + "WrongPassword"
     pool.saved = {"player": ["/data/clips"]}
+    channel = board.root / "etc/ek-recorder/channels.d/arm.conf"
+    channel.parent.mkdir(parents=True)
+    channel.write_text(ARM)
     text = await panel.call("GetBackup", PASSWORD)
+    channel.unlink()
     await panel.call("SetWearLimit", 40)
     await panel.call("SetWeight", "player", 50)
     await panel.call("SetWeight", "loader", 70)
@@ -704,9 +1170,13 @@ async def panel_saves_and_restores(board: Harness, pool: PoolHelper, network: Ne
         "restore-directories",
         "restore-directories",
         "restore-wear-limit",
+        "restore-channel-added",
     ]
+    assert not channel.exists()
     assert (await panel.call("RestoreBackup", text, False))["changes"] == found["changes"]
     assert pool.saved == {"player": ["/data/clips"]}
+    assert channel.read_text() == ARM
+    assert board.systemd.count("ReloadOrTryRestartUnit") == 1
     apps = await board.apps()
     assert (apps["player"]["weight"], apps["loader"]["weight"], apps["loader"]["fixed_share"]) == (
         300,
@@ -796,6 +1266,12 @@ async def test_ekctl_saves_a_backup_as_a_new_file_and_restores_it(board: Harness
         assert (await board.apps())["player"]["weight"] == 300
         assert (await board.call("GetNetwork"))["trial"]
         assert json.loads((await board.ekctl("restore", str(file), "--check", "--json")).out)["changes"] == []
+
+        content = backup.load(file.read_text()).content
+        (board.top / "channels").write_text(backup.dump(replace(content, recorder=FULL.recorder), 5))
+        lines = (await board.ekctl("restore", str(board.top / "channels"), "--check")).out.splitlines()
+        absent = "  this board has no recorder, so the channels of the backup are left out"
+        assert lines[1:4] == ["  nothing", "left out:", absent]
 
         for path, reason in ((board.top / "none", "No such file"), (board.log, "not a backup")):
             answer = await board.ekctl("restore", str(path))

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 from agent_harness import ERROR, FakeHelper, Harness, on_board
-from evenkeel_agent.certificate import DAY_S, HELPER_UNIT, problem
+from evenkeel_agent.certificate import DAY_S, HELPER_UNIT, Certificates, problem
 from evenkeel_agent.helper import order
+from evenkeel_agent.settings import Settings
 from evenkeel_api import errors
 from evenkeel_api.features.certificate import SOON_DAYS, Certificate
 from hypothesis import given
@@ -78,6 +79,22 @@ async def test_a_refusal_has_its_reason_and_the_key_is_in_no_log(board: Harness)
         assert "secret" not in json.dumps(rows)
         fake.answer = {"subject": 5}
         assert "cannot be read or changed" in (await board.refused("GetCertificate")).text
+
+
+@on_board
+async def test_only_a_certificate_of_an_authority_is_named_in_a_backup(board: Harness) -> None:
+    certificates = Certificates(Settings(root=str(board.root), call_timeout_s=1))
+    assert await certificates.signed() is None, "a board without a panel"
+    with Helper(board) as fake:
+        found = await certificates.signed()
+        assert found
+        assert found.fingerprint == "AB:CD"
+        fake.answer = {**CERTIFICATE, "own": True}
+        assert await certificates.signed() is None, "it is asked each time"
+        fake.answer = None
+        with pytest.raises(errors.Failed):
+            await certificates.signed()
+        assert fake.orders == [{"order": "state"}] * 3, "and never for the key"
 
 
 def certificate(begin: int, end: int, *, own: bool = True) -> Certificate:

@@ -2,14 +2,16 @@
 """Checks that other files agree with the Python code: systemd units, D-Bus and polkit files, README, D-Bus reference."""
 
 import json
+import os
 import re
 import shutil
+import stat
 import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from evenkeel_agent import network_helper, reference
+from evenkeel_agent import network_helper, recorder_config, reference
 from evenkeel_agent.settings import Settings
 from evenkeel_api import errors, interface, schema
 from evenkeel_api.features import apps, board
@@ -75,7 +77,12 @@ def test_the_bus_lets_the_panel_call_for_sessions_only() -> None:
     policies = ET.parse(DATA / "org.evenkeel.Agent1.conf").getroot().findall("policy")  # noqa: S314  our own file
     (panel,) = [policy for policy in policies if policy.get("user") == "evenkeel-panel"]
     assert [dict(rule.attrib) for rule in panel] == [
-        {"send_destination": interface.NAME, "send_interface": interface.SESSION}
+        {"send_destination": interface.NAME, "send_interface": interface.SESSION},
+        {
+            "send_destination": interface.NAME,
+            "send_interface": "org.freedesktop.DBus.Peer",
+            "send_member": "Ping",
+        },
     ]
 
 
@@ -198,6 +205,24 @@ def test_ek_system_may_order_a_factory_reset() -> None:
     assert decision(MANAGE, {"unit": "a.service", "verb": "start"}, APP, user=SYSTEM) == "no", "an app"
 
 
+def test_ek_system_may_reload_the_recorder() -> None:
+    reload = {"unit": "ek-recorder.service", "verb": "reload-or-try-restart"}
+    assert decision(MANAGE, reload, None, user=SYSTEM) == "yes"
+    assert decision(MANAGE, reload, None) == "no", "the agent asks ek-system instead"
+    assert decision(MANAGE, reload, None, user="evenkeel-panel") == "not handled"
+    for more in (
+        *(
+            {"verb": verb}
+            for verb in ("start", "stop", "restart", "reload-or-restart", "try-restart", "kill")
+        ),
+        {"unit": "ek-recorder.socket"},
+        {"unit": "nginx.service"},
+        {"unit": "xek-recorder.service"},
+    ):
+        assert decision(MANAGE, reload | more, APP, user=SYSTEM) == "no", more
+    assert decision("org.freedesktop.systemd1.manage-unit-files", reload, None, user=SYSTEM) == "no"
+
+
 def test_ek_system_may_set_name_zone_and_time_servers() -> None:
     for action in (
         "hostname1.set-static-hostname",
@@ -292,13 +317,37 @@ def test_only_the_agent_asks_for_recordings_and_the_helper_cannot_change_them() 
     assert "RuntimeMaxSec=1h" in helper
 
 
-def test_only_the_agent_gives_orders_to_ek_system_which_writes_nothing() -> None:
+def test_only_the_agent_gives_orders_to_ek_system_which_writes_one_folder() -> None:
     socket = (DATA / "evenkeel-system.socket").read_text()
     assert f"ListenSequentialPacket={Settings().system_socket}\n" in socket
     assert "SocketUser=evenkeel-agent\nSocketMode=0600\n" in socket
     lines = (DATA / "evenkeel-system@.service").read_text().splitlines()
     assert {"User=evenkeel-system", "ProtectSystem=strict", "PrivateNetwork=yes"} <= set(lines)
-    assert not [line for line in lines if re.match(r"(ReadWritePaths|\w+Directory)=", line)]
+    folders = [line for line in lines if re.match(r"(ReadWritePaths|\w+Directory)=", line)]
+    assert folders == [f"ReadWritePaths=-{recorder_config.FOLDER}"]
+
+
+def test_ek_system_may_replace_the_files_of_channels(tmp_path: Path) -> None:
+    if not shutil.which("systemd-tmpfiles") or os.geteuid():
+        pytest.skip("needs systemd-tmpfiles and root")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/passwd").write_text("root:x:0:0::/:/x\nevenkeel-system:x:906:906::/:/x\n")
+    (tmp_path / "etc/group").write_text("root:x:0:\nevenkeel-system:x:906:\n")
+    lines = (DATA / "evenkeel-agent.tmpfiles").read_text().splitlines()
+    rules = tmp_path / "rules.conf"
+    rules.write_text("\n".join(line for line in lines if recorder_config.FOLDER in line) + "\n")
+    command = ["systemd-tmpfiles", f"--root={tmp_path}", "--create", "--boot", str(rules)]
+    subprocess.run(command, check=True)
+    assert not (tmp_path / "etc/ek-recorder").exists(), "a board without a recorder"
+    channels = tmp_path / "etc/ek-recorder/channels.d"
+    channels.mkdir(parents=True)
+    (channels / "arm.conf").touch(0o644)
+    for _ in range(2):  # at each boot
+        subprocess.run(command, check=True)
+        for folder in (channels, channels.parent):
+            found = folder.stat()
+            assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (0, 906, 0o775), folder
+    assert (channels / "arm.conf").stat().st_gid == 0, "files of the image stay as they are"
 
 
 def test_only_the_agent_changes_the_network_and_the_helper_writes_two_folders() -> None:
@@ -401,6 +450,7 @@ def test_the_helper_can_use_openat2() -> None:
         "evenkeel-network",
         "evenkeel-network-boot",
         "evenkeel-recordings@",
+        "evenkeel-system@",
     ],
 )
 def test_systemd_accepts_the_unit_and_rates_it_safe(tmp_path: Path, name: str) -> None:

@@ -97,6 +97,24 @@ def test_data_in_memory_is_a_problem(tmp_path: Path) -> None:
     assert "(fsck failed)" in str(inspect(Settings(root=str(tmp_path))).problems[0])
 
 
+def test_changes_that_a_start_removed_are_a_problem(tmp_path: Path) -> None:
+    device(tmp_path, "vda", scheduler="[evenkeel]")
+    removed = tmp_path / "run/evenkeel/etc-removed"
+    removed.parent.mkdir(parents=True)
+    removed.touch()
+    assert inspect(Settings(root=str(tmp_path))).problems == []
+    removed.write_text("".join(f"/etc/{number}\n" for number in range(7)))
+    (problem,) = map(str, inspect(Settings(root=str(tmp_path))).problems)
+    assert "(7: /etc/0, /etc/1, /etc/2, /etc/3, /etc/4);" in problem
+    (tmp_path / "run/evenkeel/etc-problems").write_text(
+        "ek-etc: /etc/evenkeel/keep.d/x, line 2 is ignored: y\n"
+    )
+    assert "line 2 is ignored: y; correct" in str(inspect(Settings(root=str(tmp_path))).problems[1])
+    (tmp_path / "run/evenkeel/etc-problems").unlink()
+    removed.write_bytes(b"/etc/\xff\n")
+    assert len(inspect(Settings(root=str(tmp_path))).problems) == 1
+
+
 def test_little_free_space_is_a_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     device(tmp_path, "vda", scheduler="[evenkeel]")
     settings = Settings(root=str(tmp_path))

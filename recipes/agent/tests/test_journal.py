@@ -131,6 +131,7 @@ class FakeSocket:
             journal_helper.serve(connection, opener(self.folder), str(self.journalctl))
 
     def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)  # ends accept()
         self._socket.close()
 
 

@@ -6,20 +6,31 @@ import socket
 import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from agent_harness import COMPONENT
-from evenkeel_agent import system_helper
-from evenkeel_agent.system_orders import EndSystem, Order, OrderReset, SaveName, SaveZone, UseServers
+from evenkeel_agent import recorder_config, system_helper
+from evenkeel_agent.recorder_config import Recorder
+from evenkeel_agent.system_orders import (
+    EndSystem,
+    Order,
+    OrderReset,
+    SaveName,
+    SaveZone,
+    SetRecorder,
+    UseServers,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
+ARM = "record_size = 64\nretain = 1GiB\n"
 RESET = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
 
 
-def run(order: Order, failing: str = "") -> tuple[list[str], dict[str, Any]]:
+def run(order: Order, failing: str = "", folder: str = "/none") -> tuple[list[str], dict[str, Any]]:
     """The commands of ORDER without their common part, and the answer. The command that contains FAILING fails."""
     called: list[str] = []
 
@@ -30,7 +41,7 @@ def run(order: Order, failing: str = "") -> tuple[list[str], dict[str, Any]]:
         if failing and failing in called[-1]:
             raise OSError("Call failed: the bus is tired")
 
-    return called, json.loads(system_helper.answer(msgspec.json.encode(order), run))
+    return called, json.loads(system_helper.answer(msgspec.json.encode(order), run, folder))
 
 
 @pytest.mark.parametrize(
@@ -88,6 +99,35 @@ def test_after_an_error_the_next_commands_are_not_run() -> None:
     assert answer == {"error": "external", "parameters": {"text": "the bus is tired"}, "kind": "Failed"}
 
 
+def test_the_recorder_reads_its_files_after_they_are_changed(tmp_path: Path) -> None:
+    (tmp_path / "channels.d").mkdir()
+    (tmp_path / "channels.d/leg.conf").write_text("old")
+    order = SetRecorder("press", 0, {"arm": ARM, "leg": None})
+    reload = "org.freedesktop.systemd1 /org/freedesktop/systemd1 org.freedesktop.systemd1.Manager"
+    reload += " ReloadOrTryRestartUnit ss ek-recorder.service replace"
+    assert run(order, folder=str(tmp_path)) == ([reload], {})
+    assert (tmp_path / "channels.d/arm.conf").read_text() == ARM
+    assert not (tmp_path / "channels.d/leg.conf").exists()
+    assert (tmp_path / "recorder.conf").read_text() == "group = press\n"
+
+
+def test_a_file_of_the_recorder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
+    called, answer = run(SetRecorder("press", 0, {"arm": ARM}), folder=str(tmp_path))
+    assert (called, answer["kind"]) == ([], "Failed")
+    assert "No such file" in answer["parameters"]["text"]
+
+
+def test_the_largest_order_fits_into_a_packet() -> None:
+    text = ARM + "# " + "x" * (recorder_config.MAX_BYTES - 2_000)
+    assert recorder_config.checked(Recorder("press", 0, {"arm": text}))
+    order = SetRecorder("press", 0, {"arm": text, **{f"c{number}": None for number in range(64)}})
+    packet = json.dumps(msgspec.to_builtins(order)).encode()
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    with ours, theirs:
+        assert ours.send(packet) == len(packet)
+        assert theirs.recv(system_helper.PACKET) == packet
+
+
 @pytest.mark.parametrize(
     "packet",
     [
@@ -111,6 +151,15 @@ def test_after_an_error_the_next_commands_are_not_run() -> None:
         b'{"order": "reset", "what": "x"}',
         b'{"order": "reset", "what": "keep.service"}',
         b"[" * 16384,
+        b'{"order": "recorder", "group": "x", "priority": 0}',
+        b'{"order": "recorder", "group": "x\\ndirectory = /srv", "priority": 0, "channels": {}}',
+        b'{"order": "recorder", "group": "a b", "priority": 0, "channels": {}}',
+        b'{"order": "recorder", "group": "x", "priority": 99, "channels": {}}',
+        b'{"order": "recorder", "group": "x", "priority": 0, "channels": {"../x": null}}',
+        b'{"order": "recorder", "group": "x", "priority": 0, "channels": {"x.conf": null}}',
+        b'{"order": "recorder", "group": "x", "priority": 0, "channels": {"x": 5}}',
+        b'{"order": "recorder", "group": "x", "priority": 0, "channels": {"x": "schema = /etc/shadow"}}',
+        b'{"order": "recorder", "group": "x", "priority": 0, "channels": {}, "directory": "/srv"}',
     ],
 )
 def test_an_order_that_breaks_a_rule_runs_nothing(packet: bytes) -> None:

@@ -122,7 +122,7 @@ async def serve(settings: Settings) -> int:
         ],
         lambda: wear.limit,
     )
-    restorer = Restorer(settings, agent, accounts, alerts, system, pool, network, wear)
+    restorer = Restorer(settings, agent, accounts, alerts, system, pool, network, wear, certificates)
     preseeder = Preseeder(accounts, system, network)
     recordings = Recordings(settings, agent.recorder_units, agent.started_at)
     queries = {
@@ -150,6 +150,7 @@ async def serve(settings: Settings) -> int:
     if not await bus.own(interface.NAME):
         _log.error("%s is taken: another evenkeeld runs on this bus; stop one of them", interface.NAME)
         return 1
+    accounts.changed()  # the process before may have ended a session without sending the signal
     reloads: set[asyncio.Task[None]] = set()
     loop.add_signal_handler(signal.SIGHUP, lambda: reloads.add(loop.create_task(_reload(agent))))
     notify("READY=1")

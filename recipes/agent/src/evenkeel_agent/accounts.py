@@ -29,7 +29,7 @@ import secrets
 import sqlite3
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
@@ -41,9 +41,11 @@ from evenkeel_api.method import Method, Nothing
 from evenkeel_api.roles import ADMIN, Role, includes
 from evenkeel_common.files import replace as write_file
 from evenkeel_common.files import why
+from msgspec.structs import astuple
 
 from . import backup, passwords
 from .accounts_db import CORRUPT, Database
+from .backup import MAX_TOKENS, MAX_USERS, Token
 from .caller import Caller
 from .tries import Tries, network
 
@@ -58,7 +60,7 @@ IDLE_S = 60 * 60  # a session ends this long after the last action of its user
 SAVE_USE_S = 300  # the time of a session's last use is saved at most this often, to spare the flash
 # A session stays valid if the clock is set back by up to this time after log-in: NTP may do so shortly after boot.
 CLOCK_S = 60
-MAX_SESSIONS, MAX_TOKENS, MAX_USERS = 16, 32, 32  # sessions and tokens per user; users of the board
+MAX_SESSIONS = 16  # of a user
 # An empty file in the state directory, written when the first-boot password becomes valid or invalid.
 # evenkeel-screen.path waits for this.
 FIRST_CHANGED = "first-password-changed"
@@ -94,16 +96,6 @@ class Session:
     used_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    digest: str
-    name: str
-    user: str
-    role: Role
-    created_at: int
-    expires_at: int
-
-
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
@@ -116,7 +108,7 @@ def _id(digest: str) -> str:
 class Accounts:
     """The users, sessions and tokens, in memory and in accounts.db. Call start() first, and all methods in one event loop.
 
-    The attribute `changed` is a function: it is called when a session, user or token has changed or ended.
+    The attribute `changed` is a function: it is called when a session, user or token has changed or ended, or may have.
     """
 
     def __init__(self, directory: str, host: str, clock: Callable[[], float] = time.time) -> None:
@@ -138,6 +130,7 @@ class Accounts:
         self._totp_used: dict[str, int] = {}  # by user: the last time step whose code was used
         self._tries = Tries()
         self._hashing = 0
+        self._audits: set[asyncio.Task[None]] = set()
         # by network, user, action and outcome: the monotonic time until which further refusals get no row in the audit log
         self._refused_until: OrderedDict[tuple[str, str, str, str], float] = OrderedDict()
         self._stranger_rows: deque[float] = deque(
@@ -305,38 +298,49 @@ class Accounts:
         typed = password.strip().lower().encode()
         if user and user.first and hmac.compare_digest(user.first.encode(), typed):
             return user
-        await self._wait(name, address, device)
-        if self._hashing >= MAX_HASHING:
-            raise errors.TooManyTries("busy", seconds=5)
-        self._hashing += 1
-        try:
-            right = await asyncio.to_thread(passwords.matches, user.hash if user else None, password)
-        finally:
-            self._hashing -= 1
-        if user is None or not right:
-            self._tries.wrong(name, address, device)
-            await self.audit(
-                Caller(name if user else "", None, "panel", address), "LogIn", "", "WrongPassword"
-            )
-            raise errors.WrongPassword("wrong-password")
+        async with self._try(name, address, device):
+            if self._hashing >= MAX_HASHING:
+                raise errors.TooManyTries("busy", seconds=5)
+            self._hashing += 1
+            try:
+                right = await asyncio.to_thread(passwords.matches, user.hash if user else None, password)
+            finally:
+                self._hashing -= 1
+            if user is None or not right:
+                self._audit_later(
+                    Caller(name if user else "", None, "panel", address), "LogIn", "WrongPassword"
+                )
+                raise errors.WrongPassword("wrong-password")
         return user
 
-    async def _wait(self, name: str, address: str, device: str) -> None:
-        seconds = self._tries.wait_s(name, address, device)
-        if not seconds:
-            return
-        await self._audit_refusal(Caller("", None, "panel", address), "LogIn", "TooManyTries")
-        raise errors.TooManyTries("too-many-tries", seconds=seconds)
+    @contextlib.asynccontextmanager
+    async def _try(self, name: str, address: str, device: str) -> AsyncIterator[None]:
+        """The check of a password or code. It counts as wrong while it runs, and afterwards if it raises WrongPassword.
+
+        Raises TooManyTries if too many wrong ones came before.
+        """
+        if seconds := self._tries.wait_s(name, address, device):
+            await self._audit_refusal(Caller("", None, "panel", address), "LogIn", "TooManyTries")
+            raise errors.TooManyTries("too-many-tries", seconds=seconds)
+        begun = self._tries.begin(name, address, device)
+        try:
+            yield
+        except errors.WrongPassword:
+            raise
+        except BaseException:
+            begun.right()
+            raise
+        begun.right()
 
     async def _check_code(self, user: User, code: str, address: str, device: str) -> None:
-        step, used = _totp_step(user.totp or "", code, self._clock()), self._totp_used.get(user.name, 0)
-        # A used step that is far ahead does not count: the clock was set back since. Otherwise no code would be valid until
-        # that step.
-        if step is None or step <= used <= int(self._clock()) // TOTP_S + 1:
-            self._tries.wrong(user.name, address, device)
-            await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")
-            raise errors.WrongPassword("wrong-code")
-        self._totp_used[user.name] = step
+        async with self._try(user.name, address, device):
+            step, used = _totp_step(user.totp or "", code, self._clock()), self._totp_used.get(user.name, 0)
+            # A used step that is far ahead does not count: the clock was set back since. Otherwise no code would be valid
+            # until that step.
+            if step is None or step <= used <= int(self._clock()) // TOTP_S + 1:
+                await self.audit(Caller(user.name, None, "panel", address), "LogIn", "", "WrongCode")
+                raise errors.WrongPassword("wrong-code")
+            self._totp_used[user.name] = step
         with contextlib.suppress(errors.Failed):
             await self._write(
                 lambda cursor: cursor.execute(
@@ -346,7 +350,10 @@ class Accounts:
             )
 
     def _device_of(self, name: str, secret: str) -> str:
-        """The id of the browser with the device secret SECRET, if it has logged in as NAME before; else ""."""
+        """The id of the browser with the device secret SECRET, if it has logged in with NAME's present password; else "".
+
+        Whoever knew only an earlier password has no known browser, and so cannot use up the tries of all known browsers.
+        """
         nonce, _, mac = secret.partition(".")
         return (
             nonce
@@ -355,7 +362,9 @@ class Accounts:
         )
 
     def _mac(self, name: str, nonce: str) -> bytes:
-        return hmac.digest(self._key, f"device {name} {nonce}".encode(), "sha256").hex().encode()
+        user = self._users.get(name)
+        text = f"device {name} {nonce} {user.hash if user else None}"
+        return hmac.digest(self._key, text.encode("utf-8", "surrogatepass"), "sha256").hex().encode()
 
     async def _open_session(self, user: User, address: str, client: str, device: str) -> api.Login:
         now = int(self._clock())
@@ -660,6 +669,10 @@ class Accounts:
             if user.hash
         ]
 
+    def saved_tokens(self) -> list[Token]:
+        """The tokens, for a backup. A user without a password has none. Expired ones are there, too: the clock may be wrong."""
+        return sorted(self._tokens.values(), key=lambda token: token.digest)
+
     def is_preset(self, digest: str | None) -> bool:
         """Whether the hash DIGEST has replaced the first-boot password, which is otherwise in force. Raises AgentError.
 
@@ -682,15 +695,16 @@ class Accounts:
             others = [user for user in self.saved() if user.name != BUILT_IN]
             await self._restore([*others, backup.User(BUILT_IN, ADMIN, digest, False, "")])
 
-    async def restore(self, users: Sequence[backup.User]) -> None:
-        """Make USERS the users of the board. Sessions of users that change end; those and tokens of others that go, too.
+    async def restore(self, users: Sequence[backup.User], tokens: Sequence[Token] | None = None) -> None:
+        """Make USERS the users of the board, and TOKENS their tokens. Sessions of users that change or go end.
 
-        Raises AgentError; then nothing has changed.
+        If TOKENS is None, users that stay keep their tokens. Raises AgentError; then nothing has changed, also if a token is
+        that of another user.
         """
         async with self._changing:
-            await self._restore(users)
+            await self._restore(users, tokens)
 
-    async def _restore(self, users: Sequence[backup.User]) -> None:
+    async def _restore(self, users: Sequence[backup.User], tokens: Sequence[Token] | None = None) -> None:
         found: dict[str, User] = {}
         for one in users:
             old = self._users.get(one.name)
@@ -699,18 +713,24 @@ class Accounts:
             found[one.name] = old if old and replace(old, changed_at=at) == user else user
         changed = [user for user in found.values() if self._users.get(user.name) is not user]
         gone = self._users.keys() - found.keys()
+        if tokens is None:
+            kept = {d: t for d, t in self._tokens.items() if t.user not in gone}
+        else:
+            kept = {token.digest: token for token in tokens}
 
         def save(cursor: sqlite3.Cursor) -> None:
             cursor.executemany("DELETE FROM users WHERE name = ?", [(name,) for name in gone])
             for user in changed:
                 self._upsert(cursor, user)
                 cursor.execute("DELETE FROM sessions WHERE user = ?", (user.name,))
+            cursor.execute("DELETE FROM tokens")
+            cursor.executemany("INSERT INTO tokens VALUES (?, ?, ?, ?, ?, ?)", map(astuple, kept.values()))
 
         await self._write(save)
         before, self._users = self._first(), found
         ended = gone | {user.name for user in changed}
         self._sessions = {d: s for d, s in self._sessions.items() if s.user not in ended}
-        self._tokens = {d: t for d, t in self._tokens.items() if t.user not in gone}
+        self._tokens = kept
         self.changed()
         await self._report_first(before)
 
@@ -807,6 +827,12 @@ class Accounts:
                 await asyncio.to_thread(self._db.add_audit, row)
         except sqlite3.Error as error:
             _log.warning("the audit log cannot be saved (%s); the row is: %s", error, row[1:])
+
+    def _audit_later(self, caller: Caller, action: str, outcome: str) -> None:
+        """Add a row after the answer. Unknown names have no rows beyond STRANGER_ROWS, so the time would tell them apart."""
+        task = asyncio.get_running_loop().create_task(self.audit(caller, action, "", outcome))
+        self._audits.add(task)
+        task.add_done_callback(self._audits.discard)
 
     async def list_audit(self, request: api.ListAudit, _caller: Caller) -> list[api.Entry]:
         async with self._writing:

@@ -96,8 +96,13 @@ class Database:
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(path + end, f"{path}{end}{CORRUPT}")  # noqa: PTH104
             self._connection = self._open()
-        with contextlib.suppress(sqlite3.OperationalError), self.write() as cursor:  # the disk may be full
-            _add_changes(cursor)
+        # The last row of the audit log whose change is in the table of changes, as is that of each earlier row. A new row
+        # needs no look at earlier ones. 0: not known, because that of an older agent could not be saved.
+        self._listed = 0
+        with contextlib.suppress(sqlite3.OperationalError):  # the disk may be full
+            with self.write() as cursor:
+                last = _add_changes(cursor, 0)
+            self._listed = last
 
     def _open(self) -> sqlite3.Connection:
         # Mode 0600: SQLite gives its -wal and -shm files the same mode.
@@ -155,30 +160,35 @@ class Database:
                 row,
             )
             number = cursor.lastrowid or 0
-            _add_changes(cursor)
+            last = _add_changes(cursor, self._listed)
             cursor.execute("DELETE FROM audit WHERE id <= ?", (number - AUDIT_ROWS,))
+        self._listed = last
 
 
-def _add_changes(cursor: sqlite3.Cursor) -> None:
-    """Add the changes that only the audit log has, and delete the oldest ones.
+def _add_changes(cursor: sqlite3.Cursor, listed: int) -> int:
+    """Add the changes that only the audit log has, and delete the oldest ones. Returns the last row of the audit log.
 
-    These are the changes of the newest row, and of rows that an older agent has added.
+    These are the changes of the newest row, and of rows that an older agent has added. Rows up to LISTED have been added.
     """
     for statement in CHANGES:
         cursor.execute(statement)
+    last: int = cursor.execute("SELECT coalesce(max(id), 0) FROM audit").fetchone()[0]
     rows = cursor.execute(
         "SELECT id, at, action, detail FROM audit"
-        " WHERE id > (SELECT coalesce(max(id), 0) FROM changes) AND outcome = '' ORDER BY id"
+        " WHERE id > max(?, (SELECT coalesce(max(id), 0) FROM changes)) AND outcome = '' ORDER BY id",
+        (listed,),
     ).fetchall()
+    rows = [row for row in rows if is_change(row[2])]
     for number, at, action, detail in rows:
-        if is_change(action):
-            changed, app, value = shown(action, detail)
-            cursor.execute(
-                "INSERT INTO changes SELECT ?1, ?2, ?3, ?4, coalesce((SELECT value FROM changes"
-                " WHERE action = ?3 AND app = ?4 ORDER BY id DESC LIMIT 1), ''), ?5",
-                (number, at, changed, app, value),
-            )
-    cursor.execute(
-        "DELETE FROM changes WHERE id <= (SELECT id FROM changes ORDER BY id DESC LIMIT 1 OFFSET ?)",
-        (CHANGES_ROWS,),
-    )
+        changed, app, value = shown(action, detail)
+        cursor.execute(
+            "INSERT INTO changes SELECT ?1, ?2, ?3, ?4, coalesce((SELECT value FROM changes"
+            " WHERE action = ?3 AND app = ?4 ORDER BY id DESC LIMIT 1), ''), ?5",
+            (number, at, changed, app, value),
+        )
+    if rows:
+        cursor.execute(
+            "DELETE FROM changes WHERE id <= (SELECT id FROM changes ORDER BY id DESC LIMIT 1 OFFSET ?)",
+            (CHANGES_ROWS,),
+        )
+    return last

@@ -240,20 +240,34 @@ class Agent:
         )
         return await self._state(name)
 
-    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
-        """The saved weights and fixed shares, by app."""
-        return self._weights.all(), self._fixed_shares.all()
+    def saved_weights(self) -> dict[str, int]:
+        """The saved weights, by app."""
+        return self._weights.all()
 
-    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
-        """Replace all saved weights and fixed shares. They are applied in the background. Raises AgentError."""
+    def saved_fixed_shares(self) -> dict[str, int]:
+        """The saved fixed shares, by app."""
+        return self._fixed_shares.all()
+
+    async def restore_weights(self, weights: dict[str, int]) -> None:
+        """Replace all saved weights. They are applied in the background. On an AgentError nothing has changed."""
+        async with self._changing:
+            await self._save_all(self._weights, weights)
+            self._pending |= set(self._registry.apps)
+        self._apply_soon()
+
+    async def restore_fixed_shares(self, fixed_shares: dict[str, int]) -> None:
+        """Replace all saved fixed shares. They are applied in the background. On an AgentError nothing has changed."""
+        async with self._fixed_shares.changing:
+            await self._save_all(self._fixed_shares, fixed_shares)
+        self._apply_soon()
+
+    async def _save_all(self, store: Store | FixedShareEnforcer, numbers: dict[str, int]) -> None:
         try:
-            async with self._changing:
-                await asyncio.to_thread(self._weights.save_all, weights)
-                self._pending |= set(self._registry.apps)
-            async with self._fixed_shares.changing:
-                await asyncio.to_thread(self._fixed_shares.save_all, fixed_shares)
+            await asyncio.to_thread(store.save_all, numbers)
         except StoreError as error:
             raise errors.Failed(error.message.code, **error.message.parameters) from error
+
+    def _apply_soon(self) -> None:
         self._snapshot_expires_s = 0.0  # the next snapshot shows the change
         self.wake()
 

@@ -7,6 +7,7 @@ because somebody may replace the files by hand.
 
 import asyncio
 import contextlib
+import os
 import time
 from typing import Any
 
@@ -65,6 +66,14 @@ class Certificates:
             if self._known is None:
                 self._known = await self._order({"order": "state"}, self._settings.call_timeout_s)
             return self._known
+
+    async def signed(self) -> Certificate | None:
+        """The present certificate, if an authority has signed it; None also on a board without a panel. Raises AgentError."""
+        if not await asyncio.to_thread(os.path.exists, self._settings.certificate_socket):
+            return None
+        async with self._asking:
+            self._known = await self._order({"order": "state"}, self._settings.call_timeout_s)
+            return None if self._known.own else self._known
 
     async def watch(self) -> None:
         """Ask for the certificate for as long as the agent runs. At a boot, everything else comes first."""

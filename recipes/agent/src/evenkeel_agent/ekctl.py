@@ -186,8 +186,9 @@ def _parser() -> argparse.ArgumentParser:
         "backup",
         parents=[common],
         help="save the settings of the board as one file, which is secret",
-        description="Saves the settings of the board, without API tokens, the certificate and /etc, such as the recorder's"
-        " channels. The file has the password hashes of the users and the password of the mail server: keep it secret.",
+        description="Saves the settings of the board, without the private key of the certificate, and without other files"
+        " that somebody changed in /etc. The file has the password hashes of the users and the password of the mail server:"
+        " keep it secret.",
     )
     save.add_argument("file", metavar="FILE", help="name of the new file, for example backup.json")
     restore = commands.add_parser(
@@ -195,7 +196,8 @@ def _parser() -> argparse.ArgumentParser:
         parents=[common],
         help="make the settings of a backup those of the board",
         description="Makes the settings of a backup those of the board: all of them, or none. Network settings stay as"
-        " they are, unless --network is given. Users whose password or role changes must log in again.",
+        " they are, unless --network is given. Users whose password or role changes must log in again. API tokens that"
+        " somebody has revoked since the backup was made are valid again: --check names them.",
     )
     restore.add_argument("file", metavar="FILE", help="the file of a backup")
     restore.add_argument("--check", action="store_true", help="only show what would change")
@@ -749,6 +751,9 @@ def _restore_text(options: argparse.Namespace, found: dict[str, Any]) -> str:
     made = f"the backup of {found['board']}, made at {_time(found['made_at'])}"
     lines = [f"{made}, is restored:" if done else f"{made}, would change:"]
     lines += [f"  {note['text']}" for note in found["changes"]] or ["  nothing"]
+    if found["left_out"]:
+        lines.append("left out:")
+        lines += [f"  {note['text']}" for note in found["left_out"]]
     if found["network"]:
         lines.append("network settings:" if options.network else "network settings, only with --network:")
         lines += [f"  {note['text']}" for note in found["network"]]

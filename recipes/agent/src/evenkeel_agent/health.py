@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: PTH110, PTH208
+# ruff: noqa: PTH110, PTH123, PTH208
 """The state of the board, apart from the apps: its slot, its flash devices, and their problems."""
 
 import os
@@ -21,6 +21,8 @@ OTHER = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "mtdblock")
 
 # With less free space on the data partition, there is a problem: the databases of agent and history need some MB to grow.
 LOW_BYTES = 16_000_000
+# how many of the changes that a start removed from /etc are named
+NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,15 @@ def flash_devices(sys_block: str) -> list[Device]:
     return devices
 
 
+def _lines(path: str) -> list[str]:
+    """The lines of a file; none if it cannot be read."""
+    try:
+        with open(path, errors="replace") as file:
+            return file.read(64 << 10).splitlines()
+    except OSError:
+        return []
+
+
 def _free_bytes(folder: str) -> int | None:
     """How much the agent may still write to the file system of FOLDER; None if this is not known."""
     try:
@@ -122,6 +133,13 @@ def inspect(settings: Settings) -> Board:
     if os.path.exists(marker):
         reason = read_line(marker).partition("\n")[0]
         problems.append(Message("data-degraded", reason=f" ({reason})" if reason else ""))
+    removed = settings.path("/run/evenkeel/etc-removed")
+    paths = _lines(removed)
+    if paths:
+        problems.append(Message("etc-removed", count=len(paths), paths=", ".join(paths[:NAMED])))
+    wrong = _lines(settings.path("/run/evenkeel/etc-problems"))
+    if wrong:
+        problems.append(Message("etc-problems", reason=wrong[-1][:200]))
     free = _free_bytes(settings.state_dir)
     if free is not None and free < LOW_BYTES:
         problems.append(Message("data-full", free=free // 1_000_000))

@@ -105,16 +105,17 @@ class Network:
         answer = await self._order({"order": "state"})
         return {name: settings_of(found) for name, found in sorted(answer["saved"].items())}
 
-    async def restore(self, wanted: Mapping[str, NetworkSettings]) -> None:
+    async def restore(self, wanted: Mapping[str, NetworkSettings]) -> bool:
         """Begin the change that makes WANTED the settings of the present interfaces. On an AgentError nothing has changed.
 
-        As after SetNetwork, the board undoes the change unless somebody confirms it.
+        As after SetNetwork, the board undoes the change unless somebody confirms it. Returns False if nothing has to change.
         """
         async with self._changing:
             changed = changes(await self.saved(), wanted, await self.present())
             if changed:
                 listed = {name: found and msgspec.to_builtins(found) for name, found in changed.items()}
                 await self._order({"order": "restore", "changes": listed})
+            return bool(changed)
 
     async def check_idle(self) -> None:
         """Raises AgentError if a change waits for its confirmation, or if the state of the network is not known."""

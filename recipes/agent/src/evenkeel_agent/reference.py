@@ -67,6 +67,7 @@ Then polkit decides, by the action of the method:
 - If polkit does not answer, only root is served.
 
 The agent sends the signal `{SESSIONS_CHANGED}` of the second interface when a session, user or token has changed or ended.
+It also sends it when it starts, because the process before may have ended without sending it.
 """
 
 ACCOUNTS: dict[str, type[Struct]] = {

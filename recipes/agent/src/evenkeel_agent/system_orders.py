@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The orders to ek-system. A value has the same rules as in the methods of the agent: evenkeel_api.features.system."""
+"""The orders to ek-system. A value has the same rules as in the methods of the agent, evenkeel_api.features.system, and as in
+a backup, recorder_config.
+"""
 
 from typing import Literal
 
@@ -7,11 +9,13 @@ import msgspec
 from evenkeel_api.features.system import BoardName, Servers, Zone
 
 from . import helper
+from .recorder_config import Group, Name, Priority, Text
 from .settings import Settings
 
 HELPER_UNIT = "evenkeel-system.socket"
 CALL_S = 8  # time that ek-system gives a service for its answer
 _START_S = 6.0  # time that a slow board may need to start ek-system
+_WRITE_S = 20.0  # time that it may need to write 64 files, with two flushes for each
 
 End = Literal["restart", "power-off"]
 Reset = Literal["keep", "all", "none"]
@@ -51,10 +55,19 @@ class OrderReset(_Order, frozen=True, tag="reset"):
     what: Reset
 
 
-Order = SaveName | SaveZone | UseServers | EndSystem | OrderReset
+class SetRecorder(_Order, frozen=True, tag="recorder"):
+    """Change the configuration of the recorder: two keys of recorder.conf, and the files of CHANNELS. None: remove the file."""
+
+    group: Group
+    priority: Priority
+    channels: dict[Name, Text | None]
+
+
+Order = SaveName | SaveZone | UseServers | EndSystem | OrderReset | SetRecorder
 
 
 async def carry_out(order: Order, settings: Settings) -> None:
     """Give ORDER to ek-system. Raises AgentError."""
     request, path = msgspec.to_builtins(order), settings.system_socket
-    await helper.order(path, request, settings.call_timeout_s + _START_S, "system-unreachable", HELPER_UNIT)
+    limit_s = settings.call_timeout_s + _START_S + (_WRITE_S if isinstance(order, SetRecorder) else 0)
+    await helper.order(path, request, limit_s, "system-unreachable", HELPER_UNIT)

@@ -32,7 +32,7 @@ __all__ = [
 PATH = "/org/evenkeel/Agent1"
 SESSION = NAME + ".Session"
 SESSION_SIGNATURE = "ss"
-SESSIONS_CHANGED = "SessionsChanged"  # signal: a session, user or token has changed or ended
+SESSIONS_CHANGED = "SessionsChanged"  # signal: a session, user or token has changed or ended, or may have
 
 
 def _discover() -> tuple[dict[str, Method], dict[str, str]]:

@@ -104,6 +104,10 @@ TEXTS = {
     " restart the board on the page System, or run 'echo evenkeel > /sys/block/{device}/queue/scheduler'",
     "no-flash": "no flash device was found; check that the kernel has its driver",
     "data-degraded": "the data partition is not in use{reason}: changes are lost at the next boot",
+    "etc-removed": "when the board started, it moved changes in /etc to /run/evenkeel/etc/removed, because no list keeps them"
+    " ({count}: {paths}); to keep a file, name it in a list in /etc/evenkeel/keep.d, and copy it back",
+    "etc-problems": "when the board started, it could not use all lists of changes in /etc: {reason};"
+    " correct the lists in /etc/evenkeel/keep.d, and restart the board",
     "data-full": "the data partition is nearly full ({free} MB are free), so the board may fail to save changes and the"
     " history",
     "systemd-silent": "systemd does not report the state of units, so the state of the apps is unknown: {reason}",
@@ -227,7 +231,8 @@ TEXTS = {
     "backup-newer": "the backup has version {version}, and this board reads up to version {known}; update the board first",
     "backup-invalid": "the backup has a value that this board does not accept: {reason}; nothing was changed",
     "backup-not-made": "the backup was not made: {reason}",
-    "backup-too-large": "it would have more than {limit} characters; remove apps or priority directories that are not needed",
+    "backup-too-large": "it would have more than {limit} characters; remove apps, priority directories, API tokens or channels"
+    " that are not needed",
     "not-restored": "the settings were not restored: {reason}",
     "restore-unfinished": "a restore of the settings is not complete: {reason}; the agent tries again each minute",
     "restore-name": "the name changes from {old} to {new}",
@@ -246,6 +251,22 @@ TEXTS = {
     "restore-user-added": "the user {name} is added, with the role {role}",
     "restore-user-removed": "the user {name} is removed, with all sessions and tokens",
     "restore-user-changed": "the user {name} gets the password, the code and the role ({role}) of the backup",
+    "recorder-not-in-backup": "the configuration of the recorder cannot be in a backup: {reason};"
+    " correct this file in {folder}",
+    "recorder-not-set": "the configuration of the recorder was not changed: {reason}",
+    "restore-recorder-group": "the group of all channels without a group of their own changes from {old} to {new} at the next"
+    " start of the recorder",
+    "restore-recorder-priority": "the priority of the recorder changes from {old} to {new} at its next start",
+    "restore-recorder-absent": "this board has no recorder, so the channels of the backup are left out",
+    "restore-certificate": "the certificate for {subject}, signed by {issuer}, is left out: a backup has no private keys;"
+    " install it again with its key, on the page System",
+    "restore-channel-added": "the channel {channel} of the recorder is added: {values}",
+    "restore-channel-removed": "the channel {channel} of the recorder is removed; its recording stays",
+    "restore-channel-changed": "the channel {channel} of the recorder changes: {values}",
+    "restore-channel-comments": "the comments in the file of the channel {channel} change",
+    "restore-token-added": "the API token {name} of {user} comes back: it is valid again, with the role {role}, {until}",
+    "restore-token-removed": "the API token {name} of {user} is removed",
+    "restore-token-changed": "the API token {name} of {user} gets the name, the role ({role}) and the expiry of the backup",
     "preseed-invalid": "evenkeel.toml has an error: {reason}; nothing of it was applied",
     "preseed-name": "name must be 1 to 63 letters, digits or -, without - at either end, and not digits alone",
     "preseed-hash": "password_hash must be an argon2id hash; make one as the guide to the installation shows",

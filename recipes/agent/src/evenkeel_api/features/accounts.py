@@ -30,6 +30,8 @@ LOGGED_IN = (NotLoggedIn, PasswordMustChange)
 
 Time = Annotated[I64, Meta(extra={"unit": "Unix time, s"})]
 Password = Annotated[str, Meta(max_length=256)]
+# without the limit, a program could send a number that D-Bus cannot carry
+Before = Annotated[U64, Meta(description="only rows with a lower number; 0: the newest", le=(1 << 63) - 1)]
 
 
 class Login(Struct, frozen=True):
@@ -182,8 +184,7 @@ class CreateToken(Struct, frozen=True):
 
 
 class ListAudit(Struct, frozen=True):
-    # without the limit, a program could send a number that D-Bus cannot carry
-    before: Annotated[U64, Meta(description="only rows with a lower number; 0: the newest", le=(1 << 63) - 1)]
+    before: Before
     limit: Annotated[int, Meta(description="number of rows", ge=1, le=500, extra={"dbus": "u"})]
 
 

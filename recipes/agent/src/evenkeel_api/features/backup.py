@@ -28,6 +28,12 @@ class Restore(Struct, frozen=True):
     changes: Annotated[
         list[Note], Meta(description="one [message](#message) for each setting that differs on this board")
     ] = msgspec.field(default_factory=list)
+    left_out: Annotated[
+        list[Note],
+        Meta(
+            description="one [message](#message) for each part of the backup that is not restored, and what to do"
+        ),
+    ] = msgspec.field(default_factory=list)
     network: Annotated[
         list[Note],
         Meta(

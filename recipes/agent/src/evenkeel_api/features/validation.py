@@ -21,7 +21,12 @@ Topic = Literal["", "device", "latency", "fair", "promise", "stall", "rec", "reg
 RunState = Literal["idle", "starting", "running", "ending"]
 ReportState = Literal["running", "complete", "partial"]
 Verdict = Literal["held", "broken", "open"]
-Id = Annotated[str, Meta(pattern=ID, description="id of a validation, such as `20260131-120000`")]
+Id = Annotated[
+    str,
+    Meta(
+        pattern=ID, description="id of a validation, such as `20260131-120000`", examples=["20260131-120000"]
+    ),
+]
 State = Annotated[ReportState, Meta(description="`running`; `complete`; `partial`: it ended early")]
 Reason = Annotated[str, Meta(description="why it is partial; else empty")]
 Where = Annotated[str, Meta(description="where it wrote, in words")]
@@ -31,30 +36,30 @@ Subject = Annotated[str, Meta(description="scheduler of the device at the start"
 Model = Annotated[str, Meta(description="model of the device; empty if it is not known")]
 
 
+OneProfile = Annotated[
+    Profile, Meta(description="`quick`: 2 min at most; `full`: 45 min; `soak`: 8 h and much wear")
+]
+OneTopic = Annotated[
+    Topic,
+    Meta(
+        description="only the cases of this topic, as the first part of the ids of its figures, and those on which their"
+        " bounds rest; empty: all cases"
+    ),
+]
+COMPARE = Meta(
+    description="whether it also measures the kernel's other schedulers, if the profile does. While another one is"
+    " active, weights of apps are not enforced"
+)
+EXCLUSIVE = Meta(
+    description="whether all apps are paused meanwhile, so that the figures are those of the device alone"
+)
+
+
 class ValidationOrder(Struct, frozen=True):
-    profile: Annotated[
-        Profile, Meta(description="`quick`: 2 min at most; `full`: 45 min; `soak`: 8 h and much wear")
-    ]
-    topic: Annotated[
-        Topic,
-        Meta(
-            description="only the cases of this topic, as the first part of the ids of its figures, and those on which their"
-            " bounds rest; empty: all cases"
-        ),
-    ]
-    compare: Annotated[
-        bool,
-        Meta(
-            description="whether it also measures the kernel's other schedulers, if the profile does. While another one is"
-            " active, weights of apps are not enforced"
-        ),
-    ]
-    exclusive: Annotated[
-        bool,
-        Meta(
-            description="whether all apps are paused meanwhile, so that the figures are those of the device alone"
-        ),
-    ]
+    profile: OneProfile
+    topic: OneTopic
+    compare: Annotated[bool, COMPARE]
+    exclusive: Annotated[bool, EXCLUSIVE]
 
 
 class LeftOut(Struct, frozen=True):
