@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 HERE = Path(__file__).resolve().parent
 for directory in (HERE, HERE.parent / "src", HERE.parents[1] / "agent/src", HERE.parents[2] / "tests"):
@@ -20,3 +21,8 @@ def compiled_library(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Compile and load libek-history, with UBSan. Python cannot load it with ASan: test_increase.py has a program for ASan."""
     load(tmp_path_factory.mktemp("library"), "-fsanitize=undefined", "-static-libubsan")
     library()  # now, because it takes longer than a test may take
+
+
+# The host may be busy, so the time of an example says nothing.
+settings.register_profile("evenkeel", deadline=None)
+settings.load_profile("evenkeel")

@@ -1,14 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """A reader with a cache finds what a reader without one finds, which adds up row by row."""
 
+import contextlib
+import os
 import sqlite3
+import statistics
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from evenkeel_common.wear import Wear
+from evenkeel_history import connections
 from evenkeel_history import live as live_module
 from evenkeel_history import reader as module
-from evenkeel_history.cache import Cache
+from evenkeel_history.cache import Cache, LastAnswers
+from evenkeel_history.connections import Connections
 from evenkeel_history.live import Answer, Live, Server
 from evenkeel_history.period import READ, WRITE, Sum, pack
 from evenkeel_history.reader import BLOCK, Found, Reader
@@ -239,4 +249,177 @@ def test_each_sampled_second_of_a_short_chart_counts_once(
             live.close_minute()
             save(live, store)
             live = Live()
+    store.close()
+
+
+# ---- while the service commits ----
+
+PAGE_S = 0.1  # the time in which a page must be shown; that of a chart is 0.3
+FLUSH_S = 1.0  # how much longer a flush takes
+SPANS_UNTIL_NOW = (600, HOUR, DAY, 700 * DAY)
+SAVE = """
+import sys, time
+from pathlib import Path
+from evenkeel_history.store import Store
+from evenkeel_history.testing import busy
+from evenkeel_history.period import pack
+store = Store(Path(sys.argv[1]))
+store.open()
+last, data = store.last(), pack(busy(1))
+print("begins", flush=True)
+store.write([(last + n, int(sys.argv[2]) + 60 * n, data) for n in range(1, 121)])
+print("saved", flush=True)
+store.close()
+"""
+
+
+class Panel:
+    """A reader as the panel has it. The service has sampled the last 700 s, and saved the minutes of 50 h before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.now = int(time.time())
+        store, self.live = opened(folder), Live()
+        write(store, [slot(self.now, MINUTE) - 60 * n for n in range(3000, 12, -1)])
+        store.write([], [Wear("vda", life_a=7)], self.now)
+        store.close()
+        for second in range(self.now - 700, self.now + 1):
+            sample(self.live, second)
+        self.server = Server(folder / "live", self.live)
+        kept = Connections(folder / FILE, kept=1)
+        self.reader = Reader(folder, folder / "live", Cache(), kept, LastAnswers())
+
+    def ask(self) -> tuple[list[Found], list[float]]:
+        """The answers about all spans until now, and how long each took. The last one is about the wear."""
+        found, times = [], []
+        for span in (*SPANS_UNTIL_NOW, None):
+            before = time.monotonic()
+            end = int(time.time()) + 1
+            found.append(
+                self.reader.read(end - span, end) if span else self.reader.written(end - 30 * DAY, end)
+            )
+            times.append(time.monotonic() - before)
+        before = time.monotonic()
+        assert self.reader.wear()["vda"][0][1].life_used == 7
+        return found, [*times, time.monotonic() - before]
+
+
+@pytest.fixture
+def panel(tmp_path: Path) -> Iterator[Panel]:
+    found = Panel(tmp_path)
+    yield found
+    found.server.close()
+
+
+@contextlib.contextmanager
+def commit(folder: Path) -> Iterator[None]:
+    """The database is locked, as during a commit."""
+    db = sqlite3.connect(folder / FILE, isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    yield
+    db.close()
+
+
+def test_no_page_waits_for_a_slow_flash(panel: Panel, tmp_path: Path) -> None:
+    """The service saves two hours in the database, with four slow flushes. No answer waits for a single one.
+
+    The median is compared with the time of a page: other programs share this machine.
+    """
+    library = tmp_path / "slow_sync.so"
+    source = Path(__file__).with_name("slow_sync.c")
+    subprocess.run(
+        ["gcc", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o", library, source], check=True
+    )
+    before, _ = panel.ask()
+    assert [found.problem_code for found in before] == [""] * 5
+    env = {
+        **os.environ,
+        "LD_PRELOAD": str(library),
+        "SLOW_MS": str(round(FLUSH_S * 1000)),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
+    start = str(slot(panel.now, MINUTE))
+    with subprocess.Popen(
+        [sys.executable, "-c", SAVE, tmp_path, start], env=env, stdout=subprocess.PIPE
+    ) as save:
+        assert save.stdout
+        assert save.stdout.readline() == b"begins\n"
+        waits = []
+        while save.poll() is None:
+            found, times = panel.ask()
+            if [each.problem_code for each in found] == ["", *["history-saving"] * 4]:
+                waits += times
+            assert max(times) < FLUSH_S
+        assert save.stdout.read() == b"saved\n"
+    print(
+        f"{len(waits)} answers, {statistics.median(waits) * 1000:.0f} ms, {max(waits) * 1000:.0f} ms at most"
+    )
+    assert len(waits) >= 18
+    assert statistics.median(waits) < PAGE_S
+    assert [found.problem_code for found in panel.ask()[0]] == [""] * 5
+
+
+def test_the_last_answer_says_how_old_it_is(
+    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, _ = panel.ask()
+    with commit(tmp_path):
+        monkeypatch.setattr(module.time, "time", lambda: panel.now + 90.0)
+        found = panel.reader.read(panel.now + 90 - HOUR, panel.now + 90)
+    assert found.problem_code == "history-saving"
+    assert 60 <= int(found.problem.removesuffix(" s")) <= 90
+    assert (found.end, found.spots, found.total) == (before[1].end, before[1].spots, before[1].total)
+
+
+def test_a_short_chart_needs_no_database(panel: Panel, tmp_path: Path) -> None:
+    """Also without a last answer, and if it does not end now. It is complete, or waits for the database."""
+    with commit(tmp_path):
+        found = panel.reader.read(panel.now - 500, panel.now - 100)
+        assert (found.step, found.total.ms, found.problem_code) == (1, 400_000, "")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(connections, "WAIT_MS", 200)
+            older = panel.reader.read(panel.now - 720, panel.now - 600)
+        assert older.problem_code == "history-unreadable"
+    older = panel.reader.read(panel.now - 720, panel.now - 600)
+    assert older.problem_code == ""
+
+
+def test_another_span_waits_for_the_commit(panel: Panel, tmp_path: Path) -> None:
+    """The answer about a span until now is no answer about an earlier one of the same length, nor one with all flows."""
+    panel.ask()
+    with ThreadPoolExecutor(2) as pool:
+        with commit(tmp_path):
+            until = slot(panel.now, MINUTE) - HOUR
+            earlier = pool.submit(panel.reader.read, until - HOUR, until)
+            flows = pool.submit(panel.reader.read, panel.now - HOUR, panel.now, points=True)
+            time.sleep(0.3)
+            assert not earlier.done()
+            assert not flows.done()
+        assert earlier.result().total.ms == HOUR * 1000
+        assert flows.result().points
+        assert not earlier.result().problem + flows.result().problem
+
+
+def test_an_old_answer_is_not_shown(panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel.ask()
+    monkeypatch.setattr(connections, "WAIT_MS", 200)
+    monkeypatch.setattr(module.time, "time", lambda: panel.now + module.LAST_S + 10.0)
+    end = panel.now + module.LAST_S + 10
+    with commit(tmp_path):
+        assert panel.reader.read(end - HOUR, end).problem_code == "history-unreadable"
+
+
+def test_a_service_that_was_killed_during_a_commit(panel: Panel, tmp_path: Path) -> None:
+    """Nobody may read the database until the service starts again, and rolls the commit back."""
+    panel.ask()
+    db = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    db.execute("PRAGMA cache_size = 5")  # so that pages are written before the commit
+    db.execute("BEGIN EXCLUSIVE")
+    db.execute("UPDATE period_60 SET data = zeroblob(2000)")
+    killed = {path: path.read_bytes() for path in tmp_path.glob(f"{FILE}*")}
+    db.close()
+    for path, content in killed.items():
+        path.write_bytes(content)
+    assert [each.problem_code for each in panel.ask()[0]] == ["", *["history-saving"] * 4]
+    store = opened(tmp_path)
+    assert [each.problem_code for each in panel.ask()[0]] == [""] * 5
     store.close()

@@ -1,13 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Connections to the database of the history, for programs that read it. The service may replace the file at any time."""
 
-import contextlib
 import sqlite3
 import threading
 from collections.abc import Hashable
 from pathlib import Path
 
-WAIT_S = 10  # the longest wait for a commit of the service, which takes long if the flash is busy
+WAIT_MS = 10_000  # the longest wait for a commit of the service, which takes long if the flash is busy
+BRIEF_MS = 40  # the longest wait if the last answer can be shown instead. A page must be shown within 100 ms
+
+
+def locked(error: sqlite3.Error) -> bool:
+    """Whether ERROR says that the service commits, or that it was killed during a commit and has not started again."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code & 0xFF == sqlite3.SQLITE_BUSY or code == sqlite3.SQLITE_READONLY_ROLLBACK
 
 
 class Connections:
@@ -21,17 +27,26 @@ class Connections:
         self._lock = threading.Lock()
         self._idle: list[tuple[sqlite3.Connection, Hashable]] = []
 
-    def take(self) -> tuple[sqlite3.Connection, Hashable]:
+    def take(self, *, brief: bool = False) -> tuple[sqlite3.Connection, Hashable]:
         """The database in a read transaction, and what tells its file from all others. Raises sqlite3.Error.
+
+        It waits for a commit of the service: for up to WAIT_MS, or BRIEF_MS if BRIEF. If that was too short, locked() is true
+        for the error.
 
         The caller must end it with give() or with drop().
         """
         while True:
             before = self._file()
-            db = self._reused(before) or self._open()
+            reused = self._reused(before)
+            db = reused or self._open()
             try:
+                db.execute(
+                    f"PRAGMA busy_timeout = {BRIEF_MS}" if brief else f"PRAGMA busy_timeout = {WAIT_MS}"
+                )
                 db.execute("BEGIN")
                 db.execute("SELECT 1 FROM sqlite_master").fetchone()  # opens the file
+                if reused is None:
+                    db.execute("PRAGMA cache_size = -256")  # KiB
             except BaseException:
                 db.close()
                 raise
@@ -73,17 +88,13 @@ class Connections:
         return None
 
     def _open(self) -> sqlite3.Connection:
-        # One thread at a time uses a connection, but not always the same one. While the service commits, readers wait.
-        db = sqlite3.connect(
+        # One thread at a time uses a connection, but not always the same one.
+        return sqlite3.connect(
             f"file:{self._path}?mode=ro",
             uri=True,
-            timeout=WAIT_S,
             isolation_level=None,
             check_same_thread=False,
         )
-        with contextlib.suppress(sqlite3.Error):
-            db.execute("PRAGMA cache_size = -256")  # KiB
-        return db
 
     def _file(self) -> Hashable:
         try:

@@ -7,12 +7,18 @@ transaction, so the number of the last saved minute is fixed. The service answer
 
 Cost: most of the time of a chart goes into rows. A row is never changed, so what was computed from rows is kept
 in a Cache. If a page asks for a span again, or for one that overlaps, only the other rows are read and decoded.
+
+While the service commits, the database is locked: for as long as four flushes of the device take, and the writing of 0.5 MB.
+A question about a span until now is then answered after BRIEF_MS with the last answer, if this is at most LAST_S old and
+the program has LastAnswers. A span of up to SECONDS_SPAN comes from the RAM of the service. All other questions wait.
 """
 
 import contextlib
+import dataclasses
 import sqlite3
+import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -22,8 +28,8 @@ import msgspec
 from evenkeel_common.wear import Wear
 
 from . import live, totals
-from .cache import Cache
-from .connections import Connections
+from .cache import Cache, LastAnswers
+from .connections import Connections, locked
 from .merged import Merged, Mix, Packed, Spot
 from .period import Key, Period, Sum, unpack
 from .rows import add_up, written
@@ -39,8 +45,15 @@ BY_DAY = next(index for index, tier in enumerate(TIERS) if tier.seconds == 12 * 
 # The number of rows whose sum is kept in the cache. If the span moves on by a row, two of these sums are computed again. With
 # fewer rows, a chart that was not prepared needs more sums.
 BLOCK = 32
+# The maximum age of an answer that is shown while the service commits. The panel asks for all its spans every ten minutes.
+LAST_S = 1800
+NOW_S = 60  # a span that ended at most so long ago is a span until now
 # Minutes in RAM have no numbers, so a part has those of such a time. It is a multiple of all shorter resolutions.
 RECENT_S = 1800
+
+
+class Locked(Exception):
+    """The service commits, and the wait for it was too short."""
 
 
 @dataclass(slots=True)
@@ -168,9 +181,9 @@ class _Days:
 
 
 class Reader:
-    """Thread-safe. CACHE and CONNECTIONS: those of the program. Readers of several databases may share a cache.
+    """Thread-safe. CACHE, CONNECTIONS and ANSWERS: those of the program. Readers of several databases may share a cache.
 
-    Without CONNECTIONS, each call opens the database again.
+    Without CONNECTIONS, each call opens the database again. Without ANSWERS, each call waits while the service commits.
     """
 
     def __init__(
@@ -179,21 +192,43 @@ class Reader:
         socket: Path = Path(live.SOCKET),
         cache: Cache | None = None,
         connections: Connections | None = None,
+        answers: LastAnswers | None = None,
     ) -> None:
         self._socket = socket
         self._cache = cache or Cache(0)
         self._connections = connections or Connections(folder / FILE)
+        self._answers = answers or LastAnswers(0)
 
     @contextlib.contextmanager
-    def _database(self) -> Iterator[tuple[sqlite3.Connection, Hashable]]:
+    def _database(self, *, brief: bool) -> Iterator[tuple[sqlite3.Connection, Hashable]]:
         """As Connections.take(). Raises sqlite3.Error."""
-        db, file = self._connections.take()
+        db, file = self._connections.take(brief=brief)
         try:
             yield db, file
         except BaseException:
             self._connections.drop(db)
             raise
         self._connections.give(db, file)
+
+    def _found(self, key: Hashable, start: int, end: int, find: Callable[[bool], Found]) -> Found:
+        """What FIND returns of the span from START to END, or the last answer with this KEY.
+
+        FIND gets whether to wait briefly for a commit of the service.
+        """
+        now = time.time()
+        until_now = abs(now - end) <= NOW_S
+        last = self._answers.get(key, now - LAST_S) if until_now else None
+        try:
+            found = find(last is not None or end - start <= SECONDS_SPAN)
+        except Locked:
+            if last:
+                found, at = last
+                age = f"{now - at:.0f} s"
+                return dataclasses.replace(found, problem_code="history-saving", problem=age)
+            found = find(False)
+        if until_now and not found.problem_code:
+            self._answers.put(key, found, now)
+        return found
 
     def read(self, start: int, end: int, *, points: bool = False, matrix: bool = True) -> Found:
         """The history from START to END, at the finest resolution that a chart can show. POINTS: with all flows.
@@ -203,13 +238,27 @@ class Reader:
         If the rows of this resolution are already removed for this time, a coarser one is used. Then the span begins and
         ends with whole rows, so it can be longer.
         """
+        if points:
+            return self._read(start, end, points=True, matrix=matrix)
+        key = "read", end - start, matrix
+        return self._found(key, start, end, lambda brief: self._read(start, end, matrix=matrix, brief=brief))
+
+    def _read(
+        self, start: int, end: int, *, points: bool = False, matrix: bool = True, brief: bool = False
+    ) -> Found:
+        """As read(). Raises Locked if BRIEF and the service commits for longer."""
         tier = best(end - start)
         step = TIERS[tier].seconds
         found = Found(slot(start, step), end, step)
         seconds = (start, end) if end - start <= SECONDS_SPAN else None
-        parts, rows, by_second = self._gather(
-            found, tier, None if points else _Blocks, seconds, kept_from=start
-        )
+        try:
+            parts, rows, by_second = self._gather(
+                found, tier, None if points else _Blocks, seconds, kept_from=start, brief=brief
+            )
+        except Locked:
+            parts, rows, by_second = [], [], self._all_seconds(seconds)
+            if not by_second:
+                raise
         if by_second:
             found.start, found.step = start, 1 if end - start <= 400 else 5
             rows = by_second
@@ -288,8 +337,15 @@ class Reader:
 
         In the points, the flows have only `bytes`, and there are only flows to the device. `ms` is the sampled time.
         """
-        found = Found(slot(start, DAY), end, DAY)
-        parts, rows, _ = self._gather(found, BY_DAY, _Days)
+        begin = slot(start, DAY)
+        return self._found(
+            ("written", begin), begin, end, lambda brief: self._written(begin, end, brief=brief)
+        )
+
+    def _written(self, start: int, end: int, *, brief: bool) -> Found:
+        """As written(). Raises Locked if BRIEF and the service commits for longer."""
+        found = Found(start, end, DAY)
+        parts, rows, _ = self._gather(found, BY_DAY, _Days, brief=brief)
         for days, unreadable in [*parts, _Days().value(None, rows)[0]]:
             for at, (ms, amounts) in days.items():
                 for sums in (found.points.setdefault(at, Sum()), found.total):
@@ -318,6 +374,7 @@ class Reader:
         seconds: tuple[int, int] | None = None,
         *,
         kept_from: int | None = None,
+        brief: bool,
     ) -> tuple[list[Any], Rows, Rows]:
         """All rows of FOUND's span: those of TIER, finer ones that it does not cover, and those in RAM.
 
@@ -325,11 +382,13 @@ class Reader:
         list, which also has the rows in RAM. The third list has the rows by second from SECONDS, if the service still has all
         of them; then the others are empty. Problems go to FOUND. With KEPT_FROM, the start of the span, a coarser tier may
         take the place of TIER; then FOUND gets its span and step.
+
+        Raises Locked if BRIEF and the service commits for longer.
         """
         with contextlib.ExitStack() as stack:
             last, rows = 0, list[_Row]()
             try:
-                db, file = self._connections.take()
+                db, file = self._connections.take(brief=brief)
                 stack.callback(self._release, db, file, found)
                 if kept_from is not None and (kept := self._kept(db, tier, kept_from, found.end)) != tier:
                     tier, step, seconds = kept, TIERS[kept].seconds, None
@@ -341,6 +400,8 @@ class Reader:
                 last = db.execute(f"SELECT coalesce(max(seq), 0) FROM {TIERS[0].table}").fetchone()[0]
                 rows = self._rows(db, tier, found)
             except sqlite3.Error as error:
+                if brief and locked(error):
+                    raise Locked from error
                 found.problem_code, found.problem, rows = "history-unreadable", str(error), []
             try:
                 first = min((row.seq for row in rows), default=None)
@@ -362,6 +423,16 @@ class Reader:
             except sqlite3.Error as error:
                 found.problem_code, found.problem = "history-unreadable", str(error)
                 return [], minutes, []
+
+    def _all_seconds(self, span: tuple[int, int] | None) -> Rows:
+        """The rows by second of SPAN, without the database; none unless the service was already running when it began."""
+        if span is None:
+            return []
+        try:
+            rows = live.ask(self._socket, live.Request(NO_MINUTES, span), ASK_S).seconds
+        except OSError:
+            return []
+        return rows if rows and rows[0][0] <= span[0] + 2 else []
 
     def _release(self, db: sqlite3.Connection, file: Hashable, found: Found) -> None:
         if found.problem_code == "history-unreadable":
@@ -446,14 +517,16 @@ class Reader:
         The service saves a row when it starts and stops, when the reported state changes, and else once a day.
         """
         result: dict[str, list[tuple[int, Wear]]] = {}
+        last = self._answers.get("wear", 0.0)
         try:
-            with self._database() as (db, _):
+            with self._database(brief=last is not None) as (db, _):
                 rows = db.execute("SELECT at, data FROM wear ORDER BY seq").fetchall()
             for at, data in rows:
                 state = msgspec.json.decode(data, type=Wear)
                 result.setdefault(state.device, []).append((at, state))
-        except (sqlite3.Error, msgspec.DecodeError):
-            return {}
+        except (sqlite3.Error, msgspec.DecodeError) as error:
+            return last[0] if last and isinstance(error, sqlite3.Error) and locked(error) else {}
+        self._answers.put("wear", result, time.time())
         return result
 
 

@@ -10,7 +10,7 @@ Guarantees:
 - The file stays below `limit` bytes. If it is full, write() removes the oldest rows, minutes first.
 
 With a WAL, SQLite would write each row twice, and an index of the WAL. The rollback journal has only pages that were in use
-before. Readers wait while write() commits.
+before. Nobody can read while write() commits: reader.py says what the panel shows then.
 
 A test measures the costs with 16 busy apps: the size of the file, and how much is written to flash per day.
 """
