@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -368,7 +369,14 @@ def test_code(admin: Browser, other: Browser) -> None:
     found = re.search(r'class="secret">([A-Z2-7]+)<', page)
     assert found
     totp = pyotp.TOTP(found[1])
+    link = re.search(r'href="(otpauth://totp/[^"]+)"', page)
+    assert link
+    assert pyotp.parse_uri(html.unescape(link[1])).now() == totp.now(), "for a phone that shows this page"
     assert admin.post("/account/totp/confirm", "/account", code="000000").status_code in (401, 429)
+    foreign = {"secret": found[1], "uri": "javascript:alert(1)", "code": "000000", "password": "guess"}
+    again = admin.post("/account/totp/confirm", "/account", **foreign).text
+    assert found[1] in again
+    assert 'href="otpauth://totp/javascript:alert(1)"' in again, "no other address is a link"
     refused = admin.post("/account/totp/confirm", "/account", code=totp.now(), password="guess")  # noqa: S106
     assert (refused.status_code, "not the present password" in refused.text) == (401, True)
     begun = admin.post("/account/totp/begin", "/account").text
@@ -452,16 +460,6 @@ def test_cookie_alone_changes_nothing_by_the_api(admin: Browser) -> None:
     assert "needs a token" in (answer.json or {})["reason"]
 
 
-def test_openapi_describes_every_method(admin: Browser) -> None:
-    from evenkeel_panel.api.openapi import SERVED
-
-    page = admin.get("/api/v1/openapi.json").json
-    assert page
-    assert {path.rpartition("/")[2] for path in page["paths"]} == set(SERVED)
-    weight = page["components"]["schemas"]["SetWeight"]["properties"]["weight"]
-    assert (weight["minimum"], weight["maximum"]) == (1, 10000)
-
-
 def test_who_was_logged_in_sees_the_last_state_without_an_agent(
     admin: Browser, other: Browser, agent: FakeAgent, panel: Panel
 ) -> None:
@@ -494,12 +492,21 @@ def test_a_user_who_was_removed_sees_nothing_without_an_agent(admin: Browser, ag
 
 
 def test_log_out_without_an_agent_forgets_the_session(admin: Browser, agent: FakeAgent) -> None:
+    """Also for a copy of the cookie. It does not end what others see, whose sessions it does not concern."""
+    viewer = admin.new_user("viewer")
     page = admin.get("/apps").text
+    assert viewer.get("/apps").status_code == 200
     token = re.search(r'name="csrf_token" value="([^"]+)"', page)
+    cookie = admin.client.get_cookie("__Host-evenkeel", domain="board")
     assert token
+    assert cookie
     agent.dead = "gone"
     answer = admin.client.post("/logout", base_url=BASE, data={"csrf_token": token[1]})
     assert answer.status_code == 503
+    copy = admin.client.application.test_client(use_cookies=False)
+    headers = {"Cookie": f"{cookie.key}={cookie.value}"}
+    assert copy.get("/apps", base_url=BASE, headers=headers).status_code == 503
+    assert viewer.get("/apps").status_code == 200
     agent.dead = ""
     assert admin.get("/apps").location == "/login"
     assert unreachable("gone").http == 503

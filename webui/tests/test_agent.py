@@ -6,11 +6,13 @@ from __future__ import annotations
 import gc
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +21,11 @@ from evenkeel_agent import journal, support
 from evenkeel_agent.settings import Settings as AgentSettings
 from evenkeel_panel import texts
 from evenkeel_panel.agent import TIMEOUT_S, AgentRefused, AgentUnreachable, BusAgent
-from evenkeel_panel.testing import COMPONENT
+from evenkeel_panel.app import create_app
+from evenkeel_panel.testing import BASE, COMPONENT, Browser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 pytestmark = pytest.mark.skipif(shutil.which("dbus-daemon") is None, reason="needs dbus-daemon")
 
@@ -47,11 +50,22 @@ class Bus:
         config.write_text(CONFIG % f"{self._directory}/bus")
         self.daemon = self._start(["dbus-daemon", f"--config-file={config}", "--nofork", "--print-address"])
 
-    def start_agent(self) -> None:
-        self.agent = self._start([sys.executable, str(COMPONENT / "tests/bus_service.py"), self.address])
+    def start_agent(self, program: str = "bus_service.py") -> None:
+        """PROGRAM: bus_service.py has a few methods, and ways to fail. bus_agent.py has all methods that a page needs."""
+        self.agent = self._start([sys.executable, str(COMPONENT / "tests" / program), self.address])
+
+    def hang(self) -> None:
+        """Make the agent hang. It stays on the bus, and gets its calls when it continues."""
+        assert self.agent
+        self.agent.send_signal(signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.agent
+        self.agent.send_signal(signal.SIGCONT)
 
     def _start(self, command: list[str]) -> subprocess.Popen[str]:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         self._processes.append(process)
         assert process.stdout
         assert process.stdout.readline(), f"{command[0]} did not start"
@@ -138,6 +152,208 @@ def test_call_that_times_out_does_not_cancel_others(bus: Bus, monkeypatch: pytes
         assert weight.result().weight == 7
     assert agent.call("ListApps", "s", "")[0].weight == 7
     assert agent._in_flight == {}
+
+
+# ---- an agent that hangs ----
+
+ASK_S, SILENT_S = 0.2, 0.5
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The panel notices within 0.7 s that the agent hangs."""
+    monkeypatch.setattr("evenkeel_panel.agent.ASK_S", ASK_S)
+    monkeypatch.setattr("evenkeel_panel.agent.SILENT_S", SILENT_S)
+
+
+def seconds(work: Callable[[], object]) -> float:
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
+
+
+def until(condition: Callable[[], bool]) -> None:
+    """Wait until CONDITION. While the agent counts as silent, a call raises AgentUnreachable."""
+    end = time.monotonic() + 10
+    while True:
+        with suppress(AgentUnreachable):
+            if condition():
+                return
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def silent(agent: BusAgent) -> AgentUnreachable:
+    with pytest.raises(AgentUnreachable) as lost:
+        agent.call("ListApps", "s", "")
+    return lost.value
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_hang_is_noticed_once_and_its_end_as_well(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address)
+    assert agent.call("ListApps", "s", "")
+    for _ in range(2):
+        bus.hang()
+        assert ASK_S + SILENT_S <= seconds(lambda: silent(agent)) < 5
+        assert seconds(lambda: [silent(agent) for _ in range(200)]) < 1
+        lost = silent(agent)
+        assert (lost.note.code, lost.sent) == ("agent-silent", False)
+        with pytest.raises(AgentUnreachable) as lost_change:
+            agent.call("SetWeight", "s", "", "player", 400)
+        assert not lost_change.value.sent, "the user reads that the weight has not changed"
+        bus.go_on()
+        until(lambda: bool(agent.call("ListApps", "s", "")))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_change_that_was_sent_before_a_hang_is_made_after_it(bus: Bus) -> None:
+    """The user waits, rather than to read that the change may have been made."""
+    bus.start_agent()
+    agent = BusAgent(bus.address)
+    assert agent.call("ListApps", "s", "")
+    bus.hang()
+    with ThreadPoolExecutor(1) as pool:
+        weight = pool.submit(agent.call, "SetWeight", "s", "", "player", 7)
+        assert silent(agent).sent
+        assert silent(agent).note.code == "agent-silent"
+        bus.go_on()
+        assert weight.result(10).weight == 7
+
+
+@pytest.mark.usefixtures("impatient")
+def test_an_agent_that_ends_while_it_hangs_is_noticed(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address)
+    assert agent.call("ListApps", "s", "")
+    bus.hang()
+    assert silent(agent).note.code == "agent-silent"
+    bus.stop(bus.agent)
+    until(lambda: silent(agent).note.code == "agent-not-running")
+    bus.start_agent()
+    assert agent.call("ListApps", "s", "")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_bus_that_hangs_is_noticed_and_its_end_as_well(bus: Bus) -> None:
+    bus.start_agent()
+    agent = BusAgent(bus.address)
+    assert agent.call("ListApps", "s", "")
+    assert bus.daemon
+    bus.daemon.send_signal(signal.SIGSTOP)
+    assert seconds(lambda: silent(agent)) < 5
+    assert silent(agent).note.code == "agent-silent"
+    bus.daemon.send_signal(signal.SIGCONT)
+    until(lambda: bool(agent.call("ListApps", "s", "")))
+    bus.daemon.send_signal(signal.SIGSTOP)
+    assert silent(agent).note.code == "agent-silent"
+    bus.stop(bus.daemon)
+    until(lambda: silent(agent).note.code == "bus-unreachable")
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_slow_call_is_no_hang(bus: Bus) -> None:
+    """The agent waits for polkit, for example, and answers other calls."""
+    bus.start_agent()
+    agent = BusAgent(bus.address, timeout_s=2)
+    with ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(agent.call, "GetUpdate", "s", "")
+        while not slow.done():
+            assert agent.call("ListApps", "s", "")
+            time.sleep(0.05)
+        with pytest.raises(AgentUnreachable, match="did not answer within 2 s"):
+            slow.result()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_no_signal_is_missed_while_calls_time_out(bus: Bus) -> None:
+    """The connection on which signals arrive is not the one on which calls wait. So a hang ends no session."""
+    bus.start_agent()
+    agent, other = BusAgent(bus.address, timeout_s=1), BusAgent(bus.address)
+    changed: list[float] = []
+    agent.on_sessions_changed(lambda: changed.append(time.monotonic()))
+    assert agent.call("ListApps", "s", "")
+    assert len(changed) == 1, "a new connection may have missed signals"
+    with pytest.raises(AgentUnreachable, match="did not answer within 1 s"):
+        agent._call("Sleep")
+    assert agent.call("ListApps", "s", "")
+    bus.hang()
+    for _ in range(3):
+        assert silent(agent)
+    with ThreadPoolExecutor(1) as pool:
+        log_out = pool.submit(other.call, "LogOut", "s", "")
+        time.sleep(0.3)
+        assert len(changed) == 1
+        bus.go_on()
+        log_out.result(10)
+    until(lambda: len(changed) == 2)
+    assert agent.call("ListApps", "s", "")
+    assert len(changed) == 2
+
+
+@pytest.fixture
+def whole(bus: Bus, tmp_path: Path) -> Browser:
+    """An administrator at a panel whose agent is on the bus."""
+    bus.start_agent("bus_agent.py")
+    app = create_app(tmp_path, COMPONENT / "src/static", BusAgent(bus.address))
+    return Browser(app.test_client(), tmp_path).set_up()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_all_threads_show_the_last_state_while_the_agent_hangs(bus: Bus, whole: Browser) -> None:
+    """Each open page polls every second. The panel has six threads, which must not all wait for the agent."""
+    pages = ("/", "/apps", "/overview/rows", "/apps/rows", "/history")
+    assert [whole.get(page).status_code for page in pages] == [200] * len(pages)
+    cookie = whole.client.get_cookie("__Host-evenkeel", domain="board")
+    assert cookie
+    headers = {"Cookie": f"{cookie.key}={cookie.value}"}
+    bus.hang()
+    since = time.monotonic()
+
+    def poll(number: int) -> list[float]:
+        client, took = whole.client.application.test_client(use_cookies=False), []
+        for turn in range(40):
+            page = pages[(number + turn) % len(pages)]
+            start = time.monotonic()
+            answer = client.get(page, base_url=BASE, headers=headers)
+            took.append(time.monotonic() - start)
+            assert answer.status_code == 200, page
+            fresh = start < since + 1  # the view of before may be shown for 0.9 s
+            assert fresh or page == "/history" or "The agent does not answer" in answer.text
+            time.sleep(0.1)
+        return took
+
+    with ThreadPoolExecutor(6) as pool:
+        times = [time for one in pool.map(poll, range(6)) for time in one]
+    slow = [time for time in times if time > ASK_S + SILENT_S]
+    assert len(slow) <= 6, "each thread may wait once"
+    assert max(times) < 3
+    bus.go_on()
+    until(lambda: "The agent does not answer" not in whole.get("/").text)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_session_that_ends_while_the_agent_hangs(bus: Bus, whole: Browser) -> None:
+    """Its user sees the last state as long as the agent hangs, and nothing when it goes on. Other users stay logged in."""
+    viewer = whole.new_user("viewer")
+    assert [user.get("/apps").status_code for user in (viewer, whole)] == [200, 200]
+    bus.hang()
+    for _ in range(3):
+        assert [user.get("/apps").status_code for user in (viewer, whole)] == [200, 200]
+        time.sleep(ASK_S + SILENT_S)
+    assert viewer.set_weight("player", "7").status_code == 503
+    with ThreadPoolExecutor(1) as pool:
+        elsewhere = BusAgent(bus.address)
+        with whole.client.session_transaction(base_url=BASE) as session:
+            removed = pool.submit(elsewhere.call, "RemoveUser", session["token"], "", "the-viewer")
+        time.sleep(0.3)
+        assert viewer.get("/apps/rows").status_code == 200
+        bus.go_on()
+        removed.result(10)
+    until(lambda: viewer.get("/apps/rows").status_code != 200)
+    assert viewer.get("/apps").location == "/login"
+    assert whole.get("/apps").status_code == 200
 
 
 def test_agent_starts_late_and_restarts(bus: Bus) -> None:

@@ -118,6 +118,21 @@ def test_a_certificate_of_an_authority_is_installed(
     assert web.hsts == [False], "HSTS only after the change is final"
 
 
+def test_no_answer_has_the_key(helper: Helper, tls: Path, authority: Authority) -> None:
+    """A backup has no private key, because a compromised agent could read it at any time."""
+    chain, key = authority.board()
+    orders: tuple[dict[str, Any], ...] = (
+        {"order": "install", "pem": key + chain, "force": False}, {"order": "install", "pem": key, "force": False},
+        {"order": "state"}, {"order": "state", "key": True}, {"order": "key"}, {"order": "backup"}, {"order": "export"},
+        {"order": "make", "force": True},
+    )  # fmt: skip
+    for order in orders:
+        answer = helper.answer(json.dumps(order).encode()).decode()
+        lines = [*key.splitlines(), *(tls / "key.pem").read_text().splitlines()]
+        assert len(lines) > 6
+        assert not [line for line in lines if line in answer], order
+
+
 def test_a_new_self_signed_certificate(helper: Helper, tls: Path, web: Web) -> None:
     before = ask(helper, "state")
     after = ask(helper, "make", force=False)
@@ -372,6 +387,7 @@ def test_it_serves_requests_until_none_comes(helper: Helper, tmp_path: Path) -> 
         thread.start()
         for _ in range(2):
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
+                connection.settimeout(20)
                 connection.connect(path)
                 connection.sendall(b'{"order": "state"}')
                 assert json.loads(connection.recv(65536))["own"] is True

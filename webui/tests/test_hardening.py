@@ -87,7 +87,8 @@ def test_no_dangerous_calls() -> None:
 def test_sql_statements_contain_no_values() -> None:
     """A statement is a constant, or has only constants of the module and the names of tables in it."""
     constant = re.compile(
-        r"TABLES|SCHEMA|CREATE|DATA|PAGE|CHECKPOINT_PAGES|self\._limit // size|step|table|(one|tier|finer|TIERS\[0\])\.table"
+        r"TABLES|SCHEMA|CREATE|DATA|PAGE|CHECKPOINT_PAGES|WAIT_MS|BRIEF_MS|self\._limit // size|step|table"
+        r"|(one|tier|finer|TIERS\[0\])\.table"
     )
     seen = 0
     for path in SOURCES:
@@ -133,12 +134,13 @@ def test_templates_escape_everything(app: Flask) -> None:
 def test_no_page_links_to_an_address_from_data() -> None:
     """Each link begins with a path of the panel, or the code makes it with url_for(). An empty one loads the page again.
 
-    The page of the network links to the addresses of this board, which the agent has from the kernel. `back` is one of the
+    The page of the network links to the addresses of this board, which the agent has from the kernel. A link that begins with
+    otpauth: opens an app of the device, and no page. `back` is one of the
     paths in system.views.BACK.
     """
     made = re.compile(
         r"$|/(?!/)|#|\{\{ (url_for\(|static\(|([\w.]|\[\d\])*\burl\b|earlier|later|wider|before|change\.effect)"
-        r"|https://\{\{ (network\.)?host \}\}/|\{\{ back \}\}$"
+        r"|otpauth://totp/|https://\{\{ (network\.)?host \}\}/|\{\{ back \}\}$"
     )
     for template in TEMPLATES:
         for link in re.findall(

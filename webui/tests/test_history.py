@@ -9,6 +9,7 @@ import io
 import json
 import math
 import re
+import sqlite3
 import time
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -22,7 +23,7 @@ from evenkeel_api.changes import is_change
 from evenkeel_api.interface import METHODS
 from evenkeel_common.iostat import bucket_upper
 from evenkeel_common.wear import Wear
-from evenkeel_history import lanes, reader
+from evenkeel_history import connections, lanes, reader
 from evenkeel_history.live import Live, Server
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow, Sum, pack
 from evenkeel_history.reader import Found
@@ -171,6 +172,27 @@ def test_a_silent_service_is_reported_and_the_database_is_shown(
     shown = text_of(Browser(app.test_client(), tmp_path).set_up(), "/history")
     assert "The history service does not answer, so the last minutes are missing" in shown
     assert "Loader cost Player" in shown
+
+
+def test_the_last_state_is_shown_while_the_history_is_being_saved(
+    recorded: Browser, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database is locked then, for seconds if the flash is busy. The overview reads the hour of the page History."""
+    monkeypatch.setattr(connections, "WAIT_MS", 30_000)
+    pages = ["/history", "/history?span=7d", "/history?span=2y", "/wear", "/metrics", "/"]
+    assert [recorded.get(path).status_code for path in pages] == [200] * len(pages)
+    recorded.client.application.extensions.pop("evenkeel-overview")
+    db = sqlite3.connect(folder / FILE, isolation_level=None)
+    db.execute("BEGIN EXCLUSIVE")
+    for path in pages:
+        before = time.monotonic()
+        shown = text_of(recorded, path)
+        assert time.monotonic() - before < 10, f"{path} waits for the database"
+        message = "The history is just being saved, so the page shows its state of"
+        assert (message in shown) == path.startswith(("/history", "/wear")), path
+        assert "Loader cost Player" in shown or not path.startswith("/history")
+    db.close()
+    assert "being saved" not in text_of(recorded, "/history")
 
 
 def test_a_damaged_database_is_reported(page: Browser, folder: Path, live: Live) -> None:
@@ -377,9 +399,9 @@ def test_a_comparison_has_both_spans_and_their_difference(page: Browser, folder:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("", "must have a start and an end"), ("start=1000&end=2000", "second span must have a start and an end"),
+        ("", "parameter start is missing"), ("start=1000&end=2000", "parameter start2 is missing"),
         ("start=2000&end=1000&start2=1&end2=90", "first span must end after it starts"),
-        ("start=1000&end=2000&start2=x&end2=90", "start of the second span must be a time"),
+        ("start=1000&end=2000&start2=x&end2=90", "parameter start2 must be a time"),
         ("start=1000&end=1059&start2=1&end2=90", "at least 60 seconds"),
         ("start=1000&end=99999999&start2=1&end2=90", "at most two years"),
     ],
@@ -460,7 +482,7 @@ def test_a_bad_zoom_is_refused_with_a_reason(page: Browser, address: str) -> Non
 
 @pytest.mark.parametrize("name", [None, "", "player", "a b&c=1", "über'#:%2F?"])
 @pytest.mark.parametrize(
-    ("endpoint", "more"), [("history.page", {}), ("history.page_csv", {"table": "stalls"})]
+    ("endpoint", "more"), [("history.page", {}), ("history.table_csv", {"table": "stalls"})]
 )
 def test_an_address_is_as_flask_makes_it(
     app: Flask, endpoint: str, more: dict[str, str], name: str | None

@@ -208,7 +208,7 @@ def whole_site(tmp_path: Path) -> Iterator[Site]:
         [
             sys.executable,
             "-m",
-            "gunicorn",
+            "evenkeel_panel.server",
             "-c",
             settings,
             "--chdir",

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""No address makes the panel crash, whatever is written into it. test_schemathesis.py does this for the API."""
+"""No address of a page makes the panel crash, whatever is written into it.
+
+test_schemathesis.py does this for the API, and for the data of the pages.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,13 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 import pytest
+from evenkeel_panel.api.openapi import twins
+from evenkeel_panel.twins import Feature
 from sample import DEEP, SEED
 
 if TYPE_CHECKING:
     from evenkeel_panel.testing import Browser
+    from flask.sansio.blueprints import Blueprint
     from werkzeug.routing import Rule
 
 TRIES = 400 if DEEP else 40  # of each address
@@ -25,9 +31,13 @@ ODD = [
 ]  # fmt: skip
 
 
-def parameters(module: str) -> list[str]:
-    """What may be a parameter of the feature that MODULE belongs to: each short text in code that reads parameters."""
-    found = set()
+def parameters(feature: Blueprint, module: str) -> list[str]:
+    """What may be a parameter of a page of FEATURE, to which MODULE belongs.
+
+    These are the parameters of its data, and each short text in code that reads parameters.
+    """
+    queries = [twin.query for twin in feature.twins if twin.query] if isinstance(feature, Feature) else []
+    found = {name for query in queries for name in query.__struct_fields__}
     for path in Path(sys.modules[module].__file__ or "").parent.glob("*.py"):
         if "request.args" in (text := path.read_text()):
             texts = (node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Constant))
@@ -52,18 +62,20 @@ def address(rule: Rule, names: list[str], chance: random.Random) -> str:
 @pytest.mark.parametrize("parts", [False, True], ids=["whole pages", "parts for htmx"])
 def test_no_address_crashes_the_panel(page: Browser, parts: bool) -> None:
     app, chance = page.client.application, random.Random(SEED)  # noqa: S311
+    described = {twin.rule for twin in twins()}
     rules = sorted(
         (
             rule
             for rule in app.url_map.iter_rules()
-            if "GET" in (rule.methods or ()) and rule.endpoint != "static"
+            if "GET" in (rule.methods or ()) and rule.rule not in described and "/api/" not in rule.rule
         ),
         key=lambda rule: rule.rule,
     )
-    assert len(rules) > 40
+    assert len(rules) > 30
     known, statuses = set(), set()
     for rule in rules:
-        names = parameters(app.view_functions[rule.endpoint].__module__)
+        feature = app.blueprints[rule.endpoint.partition(".")[0]]
+        names = parameters(feature, app.view_functions[rule.endpoint].__module__)
         known |= set(names)
         for _ in range(TRIES if names or rule.arguments else 1):
             where = address(rule, names, chance)

@@ -8,14 +8,18 @@ import io
 import math
 import re
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import pytest
+from evenkeel_agent import backup
+from evenkeel_agent.recorder_config import Recorder
 from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.messages import Message
 from evenkeel_common.packets import End, Truncated
 from evenkeel_panel.fake_agent import NETWORK, refused, unreachable
+from evenkeel_panel.parameters import read
 from evenkeel_panel.recorder.model import parse_time
 from evenkeel_panel.system import model
 from evenkeel_panel.testing import BASE, PASSWORD, Browser, headings
@@ -350,7 +354,7 @@ def at(text: str) -> float:
     st.floats(0, 4e9),
 )
 def test_a_range_ends_after_it_begins(span: str, end: str, now: float) -> None:
-    found = model.JournalQuery("", "info", span, end, "50").request(now)
+    found = model.JournalQuery(span=span, end=end).request(now)
     assert bool(found.end) == bool(end)
     assert bool(found.start) == (span != "all")
     if found.start and found.end:
@@ -364,7 +368,7 @@ def test_a_range_ends_after_it_begins(span: str, end: str, now: float) -> None:
 def test_the_links_to_older_lines_end_and_skip_no_second(times: list[float], limit: int) -> None:
     """Follow the links from page to page. Each line is on a page, unless a page is full of lines of its second."""
     lines = [Line(moment, "info", "", "", 0, "") for moment in sorted(times)]
-    query, seen, pages = model.JournalQuery("", "info", "all", "", "50"), set(), 0
+    query, seen, pages = model.JournalQuery(span="all"), set(), 0
     while True:
         until = at(parse_time("end", query.end)) if query.end else 2e9
         matching = [line for line in lines if line.at <= until]
@@ -375,7 +379,7 @@ def test_the_links_to_older_lines_end_and_skip_no_second(times: list[float], lim
         assert pages < 100
         if not older:
             break
-        query = model.JournalQuery.parse({name: value[0] for name, value in parse_qs(older).items()})
+        query = read(model.JournalQuery, {name: value[0] for name, value in parse_qs(older).items()})
     for line in lines:
         same_second = [other for other in lines if math.ceil(other.at) == math.ceil(line.at)]
         assert line.at in seen or len(same_second) >= limit
@@ -492,7 +496,7 @@ def test_a_backup_is_checked_and_then_restored(admin: Browser, agent: FakeAgent,
             lambda text: text.replace("evenkeel", "evenkeek").replace("evenkeek-backup", "evenkeel-backup"),
             "checksum is wrong",
         ),
-        (lambda text: text.replace('"version": 3', '"version": 9'), "update the board first"),
+        (lambda text: text.replace('"version": 4', '"version": 9'), "update the board first"),
     ],
 )
 def test_a_file_that_cannot_be_restored_says_why(
@@ -562,6 +566,79 @@ def test_a_backup_of_another_board_tells_which_interfaces_are_missing(
     assert "The state of the network is unknown" in check(admin, text).text
 
 
+def test_a_restore_says_which_certificate_to_install(admin: Browser, agent: FakeAgent) -> None:
+    own = agent.certificate
+    agent.certificate = replace(own, subject="CN=<press>", issuer="CN=Example CA", own=False)
+    text = saved(admin)
+    assert "left out" not in check(admin, text).text
+    agent.certificate = own
+    admin.post("/system/name", "/system", name="other")
+    left_out = "The certificate for CN=&lt;press&gt;, signed by CN=Example CA, is left out"
+    for page in (check(admin, text).text, send(admin, "/system/restore", backup=text).text):
+        assert left_out in page
+        assert "install it again with its key, on the page System" in page
+
+
+CHANNEL = "# a comment of the owner\nrecord_size = 64\nretain = 1GiB\nread_mode = all\n"
+
+
+def with_channels(text: str, channels: dict[str, str]) -> str:
+    """The backup TEXT with these channels of the recorder."""
+    content = replace(backup.load(text).content, recorder=Recorder("ek-record", 0, channels))
+    return backup.dump(content, 5)
+
+
+def test_channels_that_change_are_listed(admin: Browser, agent: FakeAgent) -> None:
+    folder = Path(agent._folder.name) / "etc/ek-recorder/channels.d"
+    folder.mkdir(parents=True)
+    text = saved(admin)
+    assert "same settings as this board" in check(admin, text).text
+    page = check(admin, with_channels(text, {"arm": CHANNEL})).text
+    headings(page)
+    sentence = "The channel arm of the recorder is added: record_size 64, retain 1GiB, read_mode all."
+    assert sentence in page
+    assert "What is left out" not in page
+    (folder / "eye.conf").write_text("retain = 1GiB\n")
+    answer = admin.post("/system/backup", "/system", password=PASSWORD)
+    assert (answer.status_code, "correct this file in /etc/ek-recorder" in answer.text) == (503, True)
+
+
+def test_channels_are_left_out_on_a_board_without_a_recorder(admin: Browser) -> None:
+    text, left_out = saved(admin), "This board has no recorder, so the channels of the backup are left out."
+    other = with_channels(text, {"arm": CHANNEL})
+    answer = check(admin, other).text
+    assert "same settings as this board" in answer
+    assert left_out in answer
+    admin.post("/system/name", "/system", name="other")
+    page = check(admin, other).text
+    headings(page)
+    assert page.index("What is left out") < page.index(left_out)
+    assert left_out in send(admin, "/system/restore", backup=other).text
+
+
+def test_the_largest_backup_of_the_panel_passes_both_steps(admin: Browser, agent: FakeAgent) -> None:
+    """In a form of the usual kind, most characters of JSON take three bytes."""
+    text = saved(admin)
+    empty = len(with_channels(text, {"arm": CHANNEL}))
+    marks = '"' * ((40_000 - empty - 2) // 2)
+    text = with_channels(text, {"arm": f"{CHANNEL}# {marks}"})
+    assert 39_990 < len(text) <= 40_000
+    admin.post("/system/name", "/system", name="other")
+    page = check(admin, text).text
+    form = re.search(r'<form method="post" action="/system/restore"(?: enctype="([^"]*)")?>', page)
+    token = re.search(r'name="csrf_token" value="([^"]+)"', page)
+    assert form
+    assert token
+    answer = admin.client.post(
+        "/system/restore",
+        base_url=BASE,
+        data={"csrf_token": token[1], "backup": text.replace("\n", "\r\n")},
+        content_type=form[1] or "application/x-www-form-urlencoded",
+    )
+    assert answer.status_code == 200
+    assert agent.system.name == "evenkeel"
+
+
 def test_priority_directories_are_restored(admin: Browser, agent: FakeAgent) -> None:
     text = saved(admin)
     admin.post("/cache/remove", "/cache", app="player", directory="/data/player/new")
@@ -583,6 +660,30 @@ def test_a_backup_needs_the_password_and_leaves_no_secret(admin: Browser) -> Non
     assert "GetBackup" in log
     assert "RestoreBackup" in log
     assert "argon2" not in log
+
+
+def test_a_token_that_comes_back_is_named_first(admin: Browser, app: Flask) -> None:
+    page = admin.post("/account/tokens", "/account", name="ci <1>", role="viewer", days="0").text
+    secret = re.search(r"is (ek_[\w-]+)\.", page)
+    assert secret
+
+    def status() -> int:
+        headers = {"Authorization": f"Bearer {secret[1]}"}
+        return int(app.test_client().get("/apps.json", base_url=BASE, headers=headers).status_code)
+
+    assert status() == 200
+    text = saved(admin)
+    assert secret[1] not in text
+    (token,) = admin.get("/account.json").json["tokens"]
+    admin.post(f"/account/tokens/{token['id']}/remove", "/account")
+    assert status() == 401
+    page = check(admin, text).text
+    assert "The API token ci &lt;1&gt; of admin comes back: it is valid again, with the role viewer" in page
+    assert "Remove it again after the restore" in page
+    assert status() == 401, "a check changes nothing"
+    send(admin, "/system/restore", backup=text)
+    assert status() == 200
+    assert "Remove it again" not in check(admin, text).text
 
 
 def test_only_an_administrator_gets_a_backup(admin: Browser, app: Flask) -> None:

@@ -4,8 +4,13 @@
 `Agent` is the interface that the pages use. `BusAgent` implements it with org.evenkeel.Agent1.Session on
 the system bus. Each call carries the secret of a session, because the agent decides what the user may do.
 
-Guarantee: every call returns a value or raises an `AgentError`, and raises nothing else. It ends within
-`TIMEOUT_S`, or `SLOW_TIMEOUT_S` if it is in `SLOW`, plus the time to connect.
+Guarantees:
+
+- Every call returns a value or raises an `AgentError`, and raises nothing else. It ends within `TIMEOUT_S`, or
+  `SLOW_TIMEOUT_S` if it is in `SLOW`, plus the time to connect.
+- While the agent hangs, a call that changes nothing ends within ASK_S + SILENT_S. After that time, no call is sent: each
+  fails at once, until the agent answers again. So a hang occupies each thread of the panel once, and not at each request.
+- The panel misses no signal SESSIONS_CHANGED while its connection for signals lasts. The connection lasts as long as the bus.
 """
 
 from __future__ import annotations
@@ -27,7 +32,7 @@ from evenkeel_api.messages import Note
 from . import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from dbus_fast import Message
     from dbus_fast.aio import MessageBus
@@ -52,6 +57,11 @@ SLOW = frozenset(name for name in METHODS if name.endswith(("Validation", "Valid
     "MakeCertificate",
 }
 SLOW_TIMEOUT_S = 50.0
+# If a call has no answer after ASK_S, the panel pings the agent. The agent answers a ping at once, whatever its calls wait
+# for. Without an answer after SILENT_S, it hangs or does not get the processor. Its watchdog restarts it after a minute.
+ASK_S = 1.0
+SILENT_S = 5.0
+ASK_AGAIN_S = 30.0  # the time after which the panel sends another ping, on a new connection
 
 
 class AgentError(Exception):
@@ -114,15 +124,17 @@ _NOT_DELIVERED = _BUS_ERRORS.keys() - {"org.freedesktop.DBus.Error.NoReply"}
 class BusAgent:
     """The agent over D-Bus.
 
-    One daemon thread runs an asyncio loop with one connection. The first call makes the connection. If
-    the connection is lost, the next call makes a new one. So a restart of the agent or the bus needs no
-    restart of the panel.
+    One daemon thread runs an asyncio loop with two connections: one for signals, one for calls. The first call makes
+    them. If a connection is lost, the next call makes a new one. So a restart of the agent or the bus needs no restart of
+    the panel.
 
     Calls are plain messages without introspection, which would cost a round trip and an XML parser. A call
     never starts the agent, because systemd does that.
 
-    If a call gets no answer, new calls use a new connection. The old connection stays open until its
-    last call ends: the agent asks polkit about the caller and refuses a caller that has disconnected.
+    If a call gets no answer, new calls use a new connection, because the bus limits the calls of a connection that wait for
+    an answer. The old connection stays open until its last call ends: the agent asks polkit about the caller and refuses a
+    caller that has disconnected. The connection for signals is not replaced, so a call without an answer says nothing
+    about missed signals.
     """
 
     def __init__(
@@ -138,10 +150,13 @@ class BusAgent:
         self._start = threading.Lock()
         self._sessions_changed: Callable[[], None] = lambda: None
         # only the thread of the loop uses the attributes below
+        self._signals: MessageBus | None = None
         self._bus: MessageBus | None = None
         self._in_flight: dict[MessageBus, int] = {}  # number of calls by connection
         self._connecting = asyncio.Lock()
-        self._watcher: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._asking: asyncio.Task[None] | None = None
+        self._silent = asyncio.Event()  # set while the agent does not answer a ping
 
     def call(self, method: str, session: str, address: str, *values: Any) -> Any:
         found = METHODS[method]
@@ -179,18 +194,32 @@ class BusAgent:
             return self._loop
 
     async def _connected(self) -> MessageBus:
+        """The connection for calls. The connection for signals exists, too."""
+        async with self._connecting:
+            if self._signals is None or not self._signals.connected:
+                bus = await self._connect(self._timeout_s)
+                bus.add_message_handler(self._received)
+                await asyncio.wait_for(bus.call(_subscription()), self._timeout_s)
+                self._signals = bus
+                self._start_task(_until_closed(bus))
+                self._sessions_changed()  # while there was no connection, signals may have been missed
+            if self._bus is None or not self._bus.connected:
+                self._bus = await self._connect(self._timeout_s)
+                self._start_task(_until_closed(self._bus))
+            return self._bus
+
+    async def _connect(self, limit_s: float) -> MessageBus:
         from dbus_fast import BusType
         from dbus_fast.aio import MessageBus
 
-        async with self._connecting:
-            if self._bus is None or not self._bus.connected:
-                bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
-                self._bus = await asyncio.wait_for(bus.connect(), self._timeout_s)
-                bus.add_message_handler(self._received)
-                await asyncio.wait_for(bus.call(_subscription()), self._timeout_s)
-                self._watcher = asyncio.create_task(_until_closed(bus))
-                self._sessions_changed()  # while there was no connection, signals may have been missed
-            return self._bus
+        bus = MessageBus(bus_address=self._address, bus_type=BusType.SYSTEM)
+        return await asyncio.wait_for(bus.connect(), limit_s)
+
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)  # the loop itself keeps only a weak reference
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _received(self, message: Message) -> None:
         # The sender is not checked. A false signal does no harm: the panel only asks the agent again about sessions.
@@ -213,7 +242,10 @@ class BusAgent:
     async def _send(self, member: str, signature: str, body: list[Any]) -> Any:
         from dbus_fast import Message, MessageFlag
 
-        opens = member in METHODS and METHODS[member].out_signature == "h"
+        method = METHODS.get(member)
+        opens = method is not None and method.out_signature == "h"
+        if self._silent.is_set():
+            raise AgentUnreachable("agent-silent")
         try:
             bus = await (self._own_connection() if opens else self._connected())
         except Exception as error:  # dbus-fast raises exceptions of many types
@@ -230,11 +262,15 @@ class BusAgent:
         )
         limit_s = self._limit(member)
         self._in_flight[bus] = self._in_flight.get(bus, 0) + 1
+        # A person prefers to wait for a change, rather than to read that it may have been made.
+        patient = method is not None and method.changes
         try:
-            reply = await asyncio.wait_for(bus.call(message), limit_s)
+            reply = await self._reply(bus, message, limit_s, patient=patient)
         except TimeoutError:
             # This also happens if the connection was lost without notice.
             self._abandon(bus)
+            if self._silent.is_set() and not patient:
+                raise AgentUnreachable("agent-silent", sent=True) from None
             raise AgentUnreachable("agent-slow", sent=True, seconds=limit_s) from None
         except Exception as error:
             log.debug("%s failed", member, exc_info=True)
@@ -243,6 +279,51 @@ class BusAgent:
         finally:
             self._call_ended(bus)
         return _answer(reply, opens)
+
+    async def _reply(
+        self, bus: MessageBus, message: Message, limit_s: float, *, patient: bool
+    ) -> Message | None:
+        """The reply to MESSAGE. Raises TimeoutError after LIMIT_S or, unless PATIENT, as soon as the agent is silent."""
+        call = asyncio.ensure_future(bus.call(message))
+        ends: set[asyncio.Future[Any]] = {call}
+        try:
+            await asyncio.wait(ends, timeout=min(ASK_S, limit_s))
+            if not call.done():
+                if self._asking is None or self._asking.done():
+                    self._asking = self._start_task(self._ask())
+                if not patient:
+                    ends.add(asyncio.ensure_future(self._silent.wait()))
+                left_s = max(0.0, limit_s - ASK_S)
+                await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            if not call.done():
+                raise TimeoutError
+            return call.result()
+        finally:
+            for each in ends:
+                each.cancel()
+
+    async def _ask(self) -> None:
+        """Ping the agent, on a connection of its own. Until the agent answers, or the bus says why it cannot, it is silent."""
+        limit_s = SILENT_S
+        while True:
+            bus: MessageBus | None = None
+            try:
+                async with asyncio.timeout(limit_s):
+                    bus = await self._connect(limit_s)
+                    await bus.call(_ping())
+                break
+            except TimeoutError:
+                if not self._silent.is_set():
+                    log.warning("the agent does not answer: pages show its last state until it does")
+                self._silent.set()
+                limit_s = ASK_AGAIN_S
+            except Exception:  # the bus has ended: the next call says so
+                log.debug("no answer to a ping", exc_info=True)
+                break
+            finally:
+                if bus:
+                    bus.disconnect()
+        self._silent.clear()
 
     async def _own_connection(self) -> MessageBus:
         """A connection for one call whose answer has a descriptor. It ends with the call.
@@ -290,6 +371,18 @@ def _close_files(message: Message) -> bool:
         for descriptor in message.unix_fds:
             os.close(descriptor)
     return False
+
+
+def _ping() -> Message:
+    from dbus_fast import Message, MessageFlag
+
+    return Message(
+        destination=NAME,
+        path=interface.PATH,
+        interface="org.freedesktop.DBus.Peer",
+        member="Ping",
+        flags=MessageFlag.NO_AUTOSTART,
+    )
 
 
 def _subscription() -> Message:

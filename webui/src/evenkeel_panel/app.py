@@ -38,7 +38,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from . import joined, texts
 from .agent import Agent, AgentError, AgentRefused, BusAgent
 from .board import Board
-from .context import KEY, Panel, by_htmx, by_token, client, identity
+from .context import KEY, Panel, by_htmx, by_program, by_token, client, identity
 from .db import Database
 from .live import Shared
 from .refusals import Refusals
@@ -296,11 +296,7 @@ def problem(
     """An error in the caller's format: an HTML fragment, JSON or a page. HEADING: of the page, if it is not TITLE."""
     if by_htmx():
         response = Response(render_template("message.html", kind="bad", text=text))
-    elif (
-        request.path.startswith(("/api/", "/upload/", "/metrics"))
-        or request.path.endswith(".json")
-        or request.path == "/healthz"
-    ):
+    elif by_program():
         more = {"code": error.note.code, "parameters": error.note.parameters} if error else {}
         response = jsonify(error=getattr(error, "kind", title), reason=text, **more)
     else:

@@ -63,6 +63,21 @@ def by_token() -> bool:
     return _scheme() == "bearer"
 
 
+def by_program() -> bool:
+    """Whether a program sent the request, so that an error is JSON.
+
+    A browser follows links to CSV files, and shows an error as a page.
+    """
+    path = request.path
+    return (
+        by_token()
+        or path.startswith(("/api/", "/upload/", "/metrics"))
+        or path.endswith(".json")
+        or path == "/healthz"
+        or (path.endswith(".csv") and "text/html" not in request.headers.get("Accept", ""))
+    )
+
+
 def _scheme() -> str:
     """The scheme of the header Authorization, in lower case, because its case does not matter (RFC 9110, section 11.1)."""
     return request.headers.get("Authorization", "").partition(" ")[0].lower()

@@ -372,20 +372,23 @@ class FakePool:
 
 
 class FakeSettings:
-    """What a backup needs of the features apps and system, kept by a FakeAgent."""
+    """What a backup needs of the features apps, system and certificate, kept by a FakeAgent."""
 
     def __init__(self, agent: FakeAgent) -> None:
         self._agent = agent
 
-    def saved(self) -> tuple[dict[str, int], dict[str, int]]:
-        apps = self._agent.apps
-        weights = {app.name: app.weight for app in apps if app.weight != 100}
-        return weights, {app.name: app.fixed_share for app in apps if app.fixed_share}
+    def saved_weights(self) -> dict[str, int]:
+        return {app.name: app.weight for app in self._agent.apps if app.weight != 100}
 
-    async def restore(self, weights: dict[str, int], fixed_shares: dict[str, int]) -> None:
+    def saved_fixed_shares(self) -> dict[str, int]:
+        return {app.name: app.fixed_share for app in self._agent.apps if app.fixed_share}
+
+    async def restore_weights(self, weights: dict[str, int]) -> None:
+        self._agent.apps = [replace(app, weight=weights.get(app.name, 100)) for app in self._agent.apps]
+
+    async def restore_fixed_shares(self, fixed_shares: dict[str, int]) -> None:
         self._agent.apps = [
-            replace(app, weight=weights.get(app.name, 100), fixed_share=fixed_shares.get(app.name, 0))
-            for app in self._agent.apps
+            replace(app, fixed_share=fixed_shares.get(app.name, 0)) for app in self._agent.apps
         ]
 
     def added(self) -> dict[str, str]:
@@ -404,6 +407,9 @@ class FakeSettings:
 
     async def get_system(self, *_: Any) -> System:
         return self._agent.get_system()
+
+    async def signed(self) -> Certificate | None:
+        return None if self._agent.certificate.own else self._agent.certificate
 
     async def list_time_zones(self, *_: Any) -> list[str]:
         return self._agent.list_time_zones()
@@ -442,7 +448,9 @@ class FakeAgent:
     cache: Cache = field(default_factory=demo_cache)
     no_cache: AgentError | None = None  # why ek-pool does not answer
     plan: ValidationPlan | AgentError = field(default_factory=demo_plan)
-    report_file: list[bytes | End] = field(default_factory=lambda: [b"report", b" of the demo", End(0)])
+    report_file: list[bytes | End] = field(
+        default_factory=lambda: [b'{"format": 1,', b' "rows": []}', End(0)]
+    )
     pem: str = ""  # the certificate and the key that were installed last
     certificate: Certificate = field(
         default_factory=lambda: Certificate(
@@ -466,7 +474,8 @@ class FakeAgent:
 
     def __post_init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True).start()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
         self._folder = tempfile.TemporaryDirectory(prefix="evenkeel-accounts-")
 
         async def start() -> Accounts:
@@ -484,8 +493,15 @@ class FakeAgent:
         pool: Any = FakePool(self)
         self.wear = FlashWear(settings, lambda: None)
         self.restorer = Restorer(
-            settings, fake, self.accounts, self.alerts, fake, pool, self.network, self.wear
+            settings, fake, self.accounts, self.alerts, fake, pool, self.network, self.wear, fake
         )
+
+    def close(self) -> None:
+        """Stop the threads. No call works after this."""
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(30)
+        self._loop.close()
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)

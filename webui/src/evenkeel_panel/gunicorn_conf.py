@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings for `gunicorn -c python:evenkeel_panel.gunicorn_conf`. systemd passes the listening socket."""
+"""Settings of gunicorn, which server.py runs. systemd passes the listening socket."""
 
 wsgi_app = "evenkeel_panel.service:panel()"
-# One worker process, because its memory has the cached view of the board, the cached sessions and the D-Bus
-# connection. A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
-workers = 1
-worker_class = "gthread"
+# A few threads suffice: they mostly wait for the agent or SQLite, and none computes for long.
 # Two more are for downloads of recordings, each of which occupies a thread (recorder/download.py).
 threads = 6
-timeout = 60  # seconds; on an emulated CPU, importing Flask takes long
 graceful_timeout = 5
 keepalive = 75  # seconds; longer than nginx keeps an idle connection (keepalive_timeout in evenkeel.conf)
 # By default, gunicorn 25.1 and later listens for commands on a socket in the home folder, which is on flash.

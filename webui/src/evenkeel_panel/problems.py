@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evenkeel_api.schema import Struct
+from msgspec import Meta
 
 from . import texts
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
 
 class Problem(Struct, frozen=True):
     code: str
-    reason: str  # a sentence
-    remedy: str  # what to do: one or more sentences
+    reason: Annotated[str, Meta(description="a sentence")]
+    remedy: Annotated[str, Meta(description="what to do: one or more sentences")]
 
 
 def of_agent(note: Note) -> Problem:

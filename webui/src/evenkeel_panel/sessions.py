@@ -21,14 +21,24 @@ if TYPE_CHECKING:
 # age or inactivity, so the panel may notice this end so much later.
 MAX_AGE_S = 60.0
 # The maximum age of a cached answer while the agent does not answer. Users who were logged in still see the last state of
-# the board, unless a session has ended since that answer: it may be theirs. They cannot change anything, because each
-# change needs the agent.
+# the board and its history, unless a session has ended since that answer: it may be theirs. They cannot change anything,
+# because each change needs the agent.
 STALE_S = 3600.0
 MAX_ENTRIES = 512  # the maximum number of cached answers
 
 
 class Sessions:
-    """Asks the agent about each session at most once in MAX_AGE_S, and in addition at each action of the user."""
+    """Asks the agent about each session at most once in MAX_AGE_S, and in addition at each action of the user.
+
+    Guarantee: an answer is not used any more when the agent has signalled, or may have signalled, that a session has ended
+    since. So a hanging agent keeps no session alive that it has ended. Two cases matter:
+
+    - The agent hangs, and a call to end a session waits for it. The session has not ended, and whoever sent the call reads
+      that the agent did not answer. When the agent goes on, it ends the session, and its signal arrives.
+    - The connection for signals was lost, so a signal may have been missed: all answers become invalid. Users then see
+      nothing until the agent answers. Showing the last state would be kinder, but might show it to a user who was
+      removed. This connection lasts as long as the bus, so a hang or a crash of the agent alone is no such case (agent.py).
+    """
 
     def __init__(self, agent: Agent, clock: Callable[[], float] = time.monotonic) -> None:
         self._agent = agent
@@ -61,6 +71,7 @@ class Sessions:
             raise
         except AgentUnreachable:
             with self._lock:
+                known = self._known.get(secret)  # it may have ended during the call
                 if known and now - known[1] < STALE_S and known[1] >= self._valid_from:
                     return known[0]
             raise
@@ -77,7 +88,12 @@ class Sessions:
             known = self._known.get(secret)
             return known is not None and self._clock() - known[1] < MAX_AGE_S and known[1] >= self._valid_from
 
+    def end(self, secret: str) -> None:
+        """Forget the answer about SECRET, whose user has logged out. If the agent knows of it, its signal follows."""
+        with self._lock:
+            self._known.pop(secret, None)
+
     def forget(self) -> None:
-        """From now on, ask the agent again about every session."""
+        """From now on, ask the agent again about every session, because one of them may have ended."""
         with self._lock:
             self._valid_from = self._clock()

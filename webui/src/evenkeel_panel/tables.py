@@ -8,6 +8,7 @@ import io
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from evenkeel_api.schema import split
 from flask import Response
 from msgspec.structs import astuple, fields
 
@@ -24,7 +25,7 @@ def as_csv(struct: type[Struct], rows: Iterable[Struct]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\r\n")
     writer.writerow(struct.__struct_fields__)
-    if all(field.type in (int, float) for field in fields(struct)):
+    if all(split(field.type)[0] in (int, float) for field in fields(struct)):
         line = ",".join(["%s"] * len(struct.__struct_fields__)) + "\r\n"
         text.writelines([line % astuple(row) for row in rows])
     else:
@@ -39,8 +40,17 @@ def _plain(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value[:1] in FORMULA else value
 
 
-def csv_file(struct: type[Struct], rows: Iterable[Struct], name: str, status: int = 200) -> Response:
-    """The answer with ROWS as the file NAME.csv."""
-    response = Response(as_csv(struct, rows), status, mimetype="text/csv")
-    response.headers["Content-Disposition"] = f'attachment; filename="{name}.csv"'
+class Table(msgspec.Struct, frozen=True):
+    """ROWS of type STRUCT for the file NAME.csv. STATUS: of the answer. STRUCT: None if the route has only one."""
+
+    rows: Iterable[Struct]
+    name: str
+    status: int = 200
+    struct: type[Struct] | None = None
+
+
+def csv_file(struct: type[Struct], table: Table) -> Response:
+    """The answer with TABLE, whose rows are of the type STRUCT."""
+    response = Response(as_csv(struct, table.rows), table.status, mimetype="text/csv")
+    response.headers["Content-Disposition"] = f'attachment; filename="{table.name}.csv"'
     return response

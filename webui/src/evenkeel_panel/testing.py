@@ -8,11 +8,18 @@ import re
 import signal
 import subprocess
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from evenkeel_common.wear import Wear
+from evenkeel_history.period import pack
+from evenkeel_history.store import Store
+from evenkeel_history.testing import busy
+from evenkeel_history.tiers import MINUTE, slot
 
 from .app import create_app
 from .fake_agent import FIRST_PASSWORD as FIRST
@@ -77,11 +84,11 @@ class Browser:
 
 
 class ApiBoard:
-    """A panel, and tokens of an administrator by role."""
+    """A panel, and tokens of an administrator by role. CONFIG: settings of the panel, such as HISTORY_FOLDER."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, **config: object) -> None:
         self.agent = FakeAgent()
-        self.app = create_app(state, COMPONENT / "src/static", self.agent)
+        self.app = create_app(state, COMPONENT / "src/static", self.agent, **config)
         call = self.agent.call
         first = call("LogIn", "", "t", "admin", FIRST, "", "", "test").session
         self.session = call("ChangePassword", first, "t", FIRST, PASSWORD, "test").session
@@ -100,17 +107,30 @@ class ApiBoard:
         )
 
 
+def some_history(folder: Path) -> Path:
+    """Make a history of the last minutes in FOLDER: two apps that read and write, and the wear of two devices."""
+    store, now = Store(folder), slot(int(time.time()), MINUTE)
+    store.open()
+    starts = range(now - 5 * MINUTE, now, MINUTE)
+    minutes = [
+        (number, at, pack(busy(number, apps=["player", "loader"]))) for number, at in enumerate(starts, 1)
+    ]
+    store.write(minutes, [Wear("mmcblk0", 40, 10, "normal"), Wear("vda")], now)
+    store.close()
+    return folder
+
+
 class ApiBoards:
     """A panel that is replaced when a call has ended its tokens, for example by a reset of the password."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder, self._number = folder, 0
+    def __init__(self, folder: Path, **config: object) -> None:
+        self._folder, self._number, self._config = folder, 0, config
         self._new()
 
     def _new(self) -> None:
         self._number += 1
         (state := self._folder / str(self._number)).mkdir()
-        self.board = ApiBoard(state)
+        self.board = ApiBoard(state, **self._config)
 
     def ready(self, role: str = "admin") -> ApiBoard:
         """A panel on which the token for ROLE has its rights."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from evenkeel_api import schema
-from evenkeel_api.features.accounts import CreateToken, Session, Token
+from evenkeel_api.features.accounts import CreateToken, Identity, Session, Token
 from evenkeel_api.messages import Note
+from evenkeel_api.roles import Role
+from evenkeel_api.schema import Struct
 from flask import (
-    Blueprint,
     Response,
     after_this_request,
     current_app,
@@ -25,18 +26,20 @@ from flask import (
     session,
     url_for,
 )
+from msgspec import Meta
 
 from .. import texts
 from ..agent import AgentError, AgentRefused
-from ..context import Nav, by_htmx, by_token, call, client, panel, secret
+from ..context import Nav, by_htmx, by_program, call, client, panel, secret
 from ..setup.views import offer as offer_set_up
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 
 if TYPE_CHECKING:
     from evenkeel_api.features.accounts import Login
     from werkzeug.wrappers import Response as BaseResponse
 
-blueprint = Blueprint("account", __name__, template_folder="templates")
+blueprint = Feature("account", __name__, template_folder="templates")
 NAV = Nav(310, "Your account", "account.page")
 
 OPEN = {"account.login", "health.healthz", "static"}  # all other endpoints need a session
@@ -86,11 +89,7 @@ def redirect_to(endpoint: str, reason: str) -> BaseResponse:
     target = url_for(endpoint)
     if by_htmx():  # htmx would follow a plain redirect and put the whole page into a fragment
         return Response(reason, 401, {"HX-Redirect": target})
-    if (
-        by_token()
-        or request.path.startswith(("/api/", "/upload/", "/metrics"))
-        or request.path.endswith(".json")
-    ):
+    if by_program():
         return make_response(jsonify(error="Unauthorized", reason=reason), 401)
     return redirect(target)
 
@@ -191,11 +190,12 @@ def logout() -> BaseResponse:
         response.headers["Clear-Site-Data"] = '"cache"'
         return response
 
+    ended = secret()
     try:
         call("LogOut")
     finally:  # the browser forgets the session even if the agent does not answer
         session.clear()
-        panel().sessions.forget()
+        panel().sessions.end(ended)
     return redirect(url_for("account.login"))
 
 
@@ -204,26 +204,33 @@ def page() -> str:
     return _page()
 
 
-@blueprint.get("/account.json")
-def page_json() -> BaseResponse:
-    found = {
-        "user": g.identity.user,
-        "role": g.identity.role,
-        "totp": g.identity.totp,
-        "sessions": call("ListSessions"),
-        "tokens": call("ListTokens"),
-    }
-    return Response(msgspec.json.encode(found), mimetype="application/json")
+class AccountPage(Struct, frozen=True):
+    """The answer of /account.json."""
+
+    user: Annotated[str, Meta(description="name of the user")]
+    role: Annotated[Role, Meta(description="role of the session or token")]
+    totp: Annotated[bool, Meta(description="whether the user needs a code to log in")]
+    sessions: Annotated[list[Session], Meta(description="sessions of the user")]
+    tokens: Annotated[list[Token], Meta(description="API tokens of the user")]
 
 
-@blueprint.get("/account/sessions.csv")
-def sessions_csv() -> BaseResponse:
-    return csv_file(Session, call("ListSessions"), "sessions")
+@blueprint.twin("/account.json", AccountPage, "ListSessions", "ListTokens")
+def page_json() -> AccountPage:
+    """The user's own account: sessions and API tokens."""
+    me: Identity = g.identity
+    return AccountPage(me.user, me.role, me.totp, call("ListSessions"), call("ListTokens"))
 
 
-@blueprint.get("/account/tokens.csv")
-def tokens_csv() -> BaseResponse:
-    return csv_file(Token, call("ListTokens"), "tokens")
+@blueprint.twin("/account/sessions.csv", Session, "ListSessions")
+def sessions_csv() -> Table:
+    """The user's own sessions."""
+    return Table(call("ListSessions"), "sessions")
+
+
+@blueprint.twin("/account/tokens.csv", Token, "ListTokens")
+def tokens_csv() -> Table:
+    """The user's own API tokens."""
+    return Table(call("ListTokens"), "tokens")
 
 
 def _page(**more: Any) -> str:

@@ -4,22 +4,20 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from evenkeel_api import schema
-from evenkeel_api.features.alerts import SetAlerts
+from evenkeel_api.features.alerts import Alerts, SetAlerts
 from evenkeel_api.roles import ADMIN
-from flask import Blueprint, Response, render_template, request
+from flask import render_template, request
 
 from .. import texts
 from ..agent import AgentError
 from ..context import Nav, call
+from ..twins import Feature
 
-if TYPE_CHECKING:
-    from evenkeel_api.features.alerts import Alerts
-
-blueprint = Blueprint("alerts", __name__, template_folder="templates")
+blueprint = Feature("alerts", __name__, template_folder="templates")
 NAV = Nav(240, "Alerts", "alerts.page", ADMIN)
 # state → class of its pill, and what the page calls it
 STATES = {
@@ -71,9 +69,11 @@ def page() -> tuple[str, int]:
     return _page()
 
 
-@blueprint.get("/alerts.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(call("GetAlerts")), mimetype="application/json")
+@blueprint.twin("/alerts.json", Alerts, "GetAlerts")
+def page_json() -> Alerts:
+    """Where the board sends alerts, without the password of the mail server."""
+    found: Alerts = call("GetAlerts")
+    return found
 
 
 @blueprint.post("/alerts")

@@ -10,18 +10,29 @@ from typing import Any
 
 import msgspec
 from evenkeel_api.interface import METHODS
-from flask import Blueprint, Response, abort, request
+from flask import Response, abort, request
 from werkzeug.exceptions import MethodNotAllowed
 
 from .. import texts
 from ..context import call
-from .openapi import SERVED, document
+from ..twins import Feature
 
-blueprint = Blueprint("api", __name__)
+blueprint = Feature("api", __name__)
+
+# The methods of the API: all except those about a browser's session, those that refuse a token, those for the console only,
+# and those whose answer is an open file.
+SERVED = {
+    name: method
+    for name, method in METHODS.items()
+    if not (method.panel or method.no_token or method.local or method.out_signature == "h")
+}
 
 
-@blueprint.get("/api/v1/openapi.json")
+@blueprint.twin("/api/v1/openapi.json", dict[str, Any])
 def openapi() -> Response:
+    """This description."""
+    from .openapi import document  # only a program that asks for it needs it
+
     return Response(document(), mimetype="application/json")
 
 

@@ -6,11 +6,12 @@ from __future__ import annotations
 import json
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evenkeel_api import schema
 from evenkeel_api.features.apps import FIXED_SHARE_MAX, FIXED_SHARE_MIN, WEIGHT_MAX, WEIGHT_MIN
 from evenkeel_api.schema import Struct
+from msgspec import Meta
 
 from .. import __version__, texts
 from . import what_if
@@ -39,17 +40,22 @@ class BadNumber(ValueError):
 
 class AgentState(Struct, frozen=True):
     reachable: bool
-    # a sentence that says why the agent is not reachable; empty if it is reachable
-    reason: str  # why not: a sentence
+    reason: Annotated[
+        str, Meta(description="why the agent is not reachable: a sentence; empty if it is reachable")
+    ]
 
 
 class BoardState(Struct, frozen=True):
     scheduler: str | None
     kernel: str | None
     slot: str | None
-    # "ok" or "degraded" as the agent reports it; "agent-unreachable" if the agent does not answer
-    health: str  # also "agent-unreachable"
-    problems: list[str]  # sentences
+    health: Annotated[
+        str,
+        Meta(
+            description="`ok` or `degraded`, as the agent reports it; `agent-unreachable` if it does not answer"
+        ),
+    ]
+    problems: Annotated[list[str], Meta(description="sentences")]
     version: str
 
 
@@ -69,8 +75,12 @@ class AppFigures(Struct, frozen=True):
     read_mbps: float | None
     write_mbps: float | None
     share: float | None
-    share_by_weight: float | None  # the share of the bytes that the weight promises now
-    share_all_busy: float | None  # what it gets when all apps are busy, 0..1; None: not installed
+    share_by_weight: Annotated[
+        float | None, Meta(description="the share of the bytes that the weight promises now")
+    ]
+    share_all_busy: Annotated[
+        float | None, Meta(description="what it gets when all apps are busy, 0..1; null: not installed")
+    ]
     p99_us: float | None
     fixed_share: int
     fixed_share_applied: bool | None
@@ -80,7 +90,9 @@ class AppFigures(Struct, frozen=True):
     fixed_share_behind: bool | None
     stats: dict[str, Any]
     window_s: float | None
-    added: bool  # whether it was added with the panel or ekctl, so that these can remove it
+    added: Annotated[
+        bool, Meta(description="whether it was added with the panel or ekctl, so that these can remove it")
+    ]
 
 
 class AppsPage(Struct, frozen=True):

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from flask import Blueprint, Response, abort, make_response, redirect, render_template, request, url_for
+from flask import Response, abort, make_response, redirect, render_template, request, url_for
 from msgspec.structs import replace
 
 from .. import live, texts
@@ -15,7 +15,8 @@ from ..agent import AgentError, AgentUnreachable
 from ..context import Nav, by_htmx, call, panel, view
 from ..history.changes import effect
 from ..history.query import Pair
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from . import model, undo, what_if
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..board import View
 
-blueprint = Blueprint("apps", __name__, template_folder="templates")
+blueprint = Feature("apps", __name__, template_folder="templates")
 NAV = Nav(20, "Apps", "apps.page")
 
 for _filter in (model.megabytes, model.percent, model.latency, model.stat_label, model.stat_value):
@@ -78,18 +79,18 @@ def rows() -> Response:
     return live.answer(shown, "text/html", lambda: render_template("apps/rows.html", **data(shown)))
 
 
-@blueprint.get("/apps.json")
+@blueprint.twin("/apps.json", model.AppsPage, "GetSnapshot", states=True, shared=True)
 def page_json() -> Response:
-    """The data of the page. If the agent does not answer: status 503, the last known apps, and no figures."""
+    """The apps and their figures. If the agent does not answer: the last known apps, and no figures."""
     shown = view()
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(model.page_data(shown)))
 
 
-@blueprint.get("/apps.csv")
-def page_csv() -> Response:
-    """The apps of /apps.json, with the same status."""
+@blueprint.twin("/apps.csv", model.AppFigures, "GetSnapshot", states=True)
+def page_csv() -> Table:
+    """The apps and their figures."""
     shown = view()
-    return csv_file(model.AppFigures, model.page_data(shown).apps, "apps", 200 if shown.live else 503)
+    return Table(model.page_data(shown).apps, "apps", 200 if shown.live else 503)
 
 
 @blueprint.get("/apps/<name>/what-if")

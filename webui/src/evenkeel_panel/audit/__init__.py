@@ -3,19 +3,21 @@
 
 from __future__ import annotations
 
-import msgspec
 from evenkeel_api.changes import arguments
-from evenkeel_api.features.accounts import Entry
+from evenkeel_api.features.accounts import Before, Entry
 from evenkeel_api.interface import METHODS
 from evenkeel_api.roles import ADMIN
-from flask import Blueprint, Response, render_template, request
+from evenkeel_api.schema import Struct
+from flask import render_template, request
 
 from .. import texts
 from ..context import Nav, call
 from ..history.changes import name as action_name
-from ..tables import csv_file
+from ..parameters import read
+from ..tables import Table
+from ..twins import Feature
 
-blueprint = Blueprint("audit", __name__, template_folder="templates")
+blueprint = Feature("audit", __name__, template_folder="templates")
 NAV = Nav(330, "Audit log", "audit.page", ADMIN)
 ROWS = 100  # per page
 # argument of a method → what the page calls it, if its name is no word of the panel
@@ -43,11 +45,12 @@ NAMED = dict.fromkeys(("AddUser", "SetRole", "ResetPassword", "RemoveUser"), "us
 ANSWERS = {"True": "yes", "False": "no"}
 
 
-def _rows() -> list[Entry]:
-    before = request.args.get("before", "")
-    found: list[Entry] = call(
-        "ListAudit", int(before) if before.isascii() and before.isdigit() and len(before) < 18 else 0, ROWS
-    )
+class Query(Struct, frozen=True):
+    before: Before = 0
+
+
+def _rows(query: Query) -> list[Entry]:
+    found: list[Entry] = call("ListAudit", query.before, ROWS)
     return found
 
 
@@ -72,15 +75,17 @@ blueprint.add_app_template_filter(outcome, "audit_outcome")
 
 @blueprint.get("/audit")
 def page() -> str:
-    rows = _rows()
+    rows = _rows(read(Query, request.args))
     return render_template("audit/page.html", rows=rows, more=rows[-1].id if len(rows) == ROWS else 0)
 
 
-@blueprint.get("/audit.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_rows()), mimetype="application/json")
+@blueprint.twin("/audit.json", list[Entry], "ListAudit", query=Query)
+def page_json(query: Query) -> list[Entry]:
+    """Rows of the audit log, at most 100, the newest first."""
+    return _rows(query)
 
 
-@blueprint.get("/audit.csv")
-def page_csv() -> Response:
-    return csv_file(Entry, _rows(), "audit")
+@blueprint.twin("/audit.csv", Entry, "ListAudit", query=Query)
+def page_csv(query: Query) -> Table:
+    """Rows of the audit log, at most 100, the newest first."""
+    return Table(_rows(query), "audit")

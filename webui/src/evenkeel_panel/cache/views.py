@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from evenkeel_api.features.cache import Cache, CacheMinute, PriorityDirectory
 from evenkeel_api.roles import ADMIN
-from flask import Blueprint, Response, render_template, request
+from flask import render_template, request
 
 from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, call, view
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 
-blueprint = Blueprint("cache", __name__, template_folder="templates")
+blueprint = Feature("cache", __name__, template_folder="templates")
 NAV = Nav(120, "Cache", "cache.page")
 # state of the page pool → class of its pill, and what the page calls it
 POOL_STATES = {"on": ("ok", "on"), "idle": ("off", "no directory to protect"), "off": ("bad", "off")}
@@ -72,19 +72,22 @@ def page() -> tuple[str, int]:
     return _page()
 
 
-@blueprint.get("/cache.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_cache()), mimetype="application/json")
+@blueprint.twin("/cache.json", Cache, "GetCache")
+def page_json() -> Cache:
+    """The pools of the page cache, and the priority directories."""
+    return _cache()
 
 
-@blueprint.get("/cache.csv")
-def page_csv() -> Response:
-    return csv_file(PriorityDirectory, _cache().directories, "priority-directories")
+@blueprint.twin("/cache.csv", PriorityDirectory, "GetCache")
+def page_csv() -> Table:
+    """The priority directories."""
+    return Table(_cache().directories, "priority-directories")
 
 
-@blueprint.get("/cache/minutes.csv")
-def minutes_csv() -> Response:
-    return csv_file(CacheMinute, _cache().minutes, "cache-minutes")
+@blueprint.twin("/cache/minutes.csv", CacheMinute, "GetCache")
+def minutes_csv() -> Table:
+    """The last minutes of the pools of the page cache."""
+    return Table(_cache().minutes, "cache-minutes")
 
 
 @blueprint.get("/cache/live")

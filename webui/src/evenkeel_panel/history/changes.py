@@ -9,11 +9,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from evenkeel_api.features.changes import LISTED
 from evenkeel_api.schema import Struct
 from evenkeel_history.tiers import HOUR, TIERS, slot
+from msgspec import Meta
 
 from .. import texts
 from ..agent import AgentError
@@ -64,21 +65,27 @@ EFFECT_S = 600  # the time before and after a change that are compared
 LONGEST_S = 9 * HOUR
 
 
-class Change(Struct, frozen=True):
+class BoardChange(Struct, frozen=True):
     """A change of the board that succeeded."""
 
-    id: int  # number of its row in the audit log; 0: an end, which has no row
-    at: int
-    # name of the agent's method, as in ListChanges; ValidationEnded or BundleInstalled for an end
-    action: str
-    app: str  # name of the app; empty if the change is not about an app
-    old: str | None  # the value before; None: not known, or the change has no value
-    new: str | None
+    id: Annotated[int, Meta(description="number of its row in the audit log; 0: an end, which has no row")]
+    at: Annotated[int, Meta(description="seconds since 1970")]
+    action: Annotated[
+        str,
+        Meta(
+            description="name of the agent's method, as in `ListChanges`; `ValidationEnded` or `BundleInstalled` for an end"
+        ),
+    ]
+    app: Annotated[str, Meta(description="name of the app; empty if the change is not about an app")]
+    old: Annotated[
+        str | None, Meta(description="the value before; null: not known, or the change has no value")
+    ]
+    new: Annotated[str | None, Meta(description="the value after it")]
 
 
 @dataclass(frozen=True)
 class Changes:
-    rows: list[Change] = field(default_factory=list)  # newest first
+    rows: list[BoardChange] = field(default_factory=list)  # newest first
     problem: str = ""  # why changes are missing, as sentences; empty if none are
 
 
@@ -98,7 +105,7 @@ def load(start: int, end: int) -> Changes:
     except AgentError as error:
         return Changes([], texts.text("history-changes-unreadable", reason=str(error).rstrip(".")))
     begun = {change.action for change in listed}
-    ends: list[Change] = []
+    ends: list[BoardChange] = []
     problem = ""
     if len(listed) == LISTED and listed[-1].at >= start:
         problem = texts.text("history-changes-cut", count=LISTED)
@@ -110,7 +117,8 @@ def load(start: int, end: int) -> Changes:
     except AgentError as error:
         problem = f"{problem} {texts.text('history-ends-unreadable', reason=str(error).rstrip('.'))}".strip()
     rows = [
-        Change(row.id, row.at, row.action, row.app, row.before or None, row.value or None) for row in listed
+        BoardChange(row.id, row.at, row.action, row.app, row.before or None, row.value or None)
+        for row in listed
     ]
     shown = [row for row in (*rows, *ends) if start <= row.at < end]
     return Changes(sorted(shown, key=lambda row: (row.at, row.id), reverse=True), problem)
@@ -125,19 +133,21 @@ def _time(text: str) -> int | None:
     return int(found.replace(tzinfo=found.tzinfo or UTC).timestamp())
 
 
-def validated(rows: Sequence[ValidationRow]) -> list[Change]:
+def validated(rows: Sequence[ValidationRow]) -> list[BoardChange]:
     """The ends of the validations ROWS."""
     return [
-        Change(0, at, VALIDATED, "", None, row.reason or f"{row.held} promises held, {row.broken} broken")
+        BoardChange(
+            0, at, VALIDATED, "", None, row.reason or f"{row.held} promises held, {row.broken} broken"
+        )
         for row in rows
         if (at := _time(row.ended)) is not None
     ]
 
 
-def installed(update: Update) -> list[Change]:
+def installed(update: Update) -> list[BoardChange]:
     """The installations of the bundles that the slots have."""
     return [
-        Change(0, at, INSTALLED, "", None, f"{one.version} in slot {one.name}")
+        BoardChange(0, at, INSTALLED, "", None, f"{one.version} in slot {one.name}")
         for one in update.slots
         if (at := _time(one.installed_at)) is not None
     ]

@@ -6,10 +6,11 @@ The spans may have different lengths. So sums are rates over the sampled time: w
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from evenkeel_api.schema import Struct
 from evenkeel_history.period import SYSTEM
+from msgspec import Meta
 
 from ..apps.model import latency
 from . import model
@@ -44,14 +45,16 @@ def quantity(value: float | None, unit: str, *, signed: bool = False) -> str:
 class Difference(Struct, frozen=True):
     """A measure of an app in one direction, in both spans. None: no such requests in this span."""
 
-    app: str  # empty: the rest of the board
-    direction: str  # read or write; empty for stalls
+    app: Annotated[str, Meta(description="empty: the rest of the board")]
+    direction: Annotated[str, Meta(description="read or write; empty for stalls")]
     measure: str
     unit: str
     first: float | None
     second: float | None
-    difference: float | None  # second - first
-    percent: float | None  # the difference in percent of the first value; None also if this is 0
+    difference: Annotated[float | None, Meta(description="second - first")]
+    percent: Annotated[
+        float | None, Meta(description="the difference in percent of the first value; null also if this is 0")
+    ]
 
 
 _DIRECTIONS = {"read": "Read", "write": "Written to flash"}
@@ -78,7 +81,10 @@ class Side(Struct, frozen=True):
     end: int
     step_s: int
     sampled_s: float
-    problem: str  # why a part of the history may be missing: a sentence; empty if nothing is missing
+    problem: Annotated[
+        str,
+        Meta(description="why a part of the history may be missing: a sentence; empty if nothing is missing"),
+    ]
 
 
 class Comparison(Struct, frozen=True):
@@ -97,7 +103,7 @@ def difference(
     return Difference(app, direction, measure, MEASURES[measure][1], first, second, grown, percent)
 
 
-_VALUES: dict[str, Callable[[model.Row], float | None]] = {
+_VALUES: dict[str, Callable[[model.Traffic], float | None]] = {
     "throughput": lambda row: row.mbps,
     "p50": lambda row: row.p50_us,
     "p99": lambda row: row.p99_us,

@@ -4,15 +4,16 @@
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from evenkeel_api.schema import Struct
 from evenkeel_common.iostat import percentiles
 from evenkeel_history.period import READ, SYSTEM, WRITE, Flow
 from evenkeel_history.tiers import DAY, HOUR, MINUTE
+from msgspec import Meta
 
 from . import heat
-from .changes import Change, Changes
+from .changes import BoardChange, Changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -22,8 +23,9 @@ if TYPE_CHECKING:
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
 
+Span = Literal["10m", "1h", "6h", "1d", "7d", "30d", "90d", "1y", "2y"]
 # the spans that a user can choose: name in the URL → (seconds, words after "the last")
-SPANS = {
+SPANS: dict[Span, tuple[int, str]] = {
     "10m": (10 * MINUTE, "10 minutes"),
     "1h": (HOUR, "hour"),
     "6h": (6 * HOUR, "6 hours"),
@@ -34,9 +36,9 @@ SPANS = {
     "1y": (365 * DAY, "year"),
     "2y": (730 * DAY, "2 years"),
 }
-SPAN = "1h"
+SPAN: Span = "1h"
 DIRECTIONS = {READ: "read", WRITE: "write"}
-PERCENTS = (50, 99, Fraction("99.9"))  # the percentiles of a Row
+PERCENTS = (50, 99, Fraction("99.9"))  # the percentiles of a Traffic
 SPARE_BLOCKS = (
     "normal",
     "warning",
@@ -45,23 +47,27 @@ SPARE_BLOCKS = (
 REST = "Rest of the board"  # the title of everything that is not an app
 
 
-class Row(Struct, frozen=True):
+class Traffic(Struct, frozen=True):
     """I/O of an app in one direction, in a point of the chart or in the whole span. Latencies are per request."""
 
-    at: int  # start, seconds since 1970
-    app: str  # empty: the rest of the board
+    at: Annotated[int, Meta(description="start, seconds since 1970")]
+    app: Annotated[str, Meta(description="empty: the rest of the board")]
     direction: str
-    sampled_s: float  # the sampled part of the time
+    sampled_s: Annotated[float, Meta(description="the sampled part of the time")]
     bytes: int
     requests: int
-    mbps: float  # 10^6 bytes/s while sampled
+    mbps: Annotated[float, Meta(description="10^6 bytes/s while sampled")]
     p50_us: int | None
     p99_us: int | None
     p999_us: int | None
     max_us: int | None
-    wait_s: float  # time that all requests together waited before they were in the device
-    gate_waits: int  # number of requests that had to wait for admission
-    gate_s: float  # time that these requests together waited for admission; a part of wait_s
+    wait_s: Annotated[
+        float, Meta(description="time that all requests together waited before they were in the device")
+    ]
+    gate_waits: Annotated[int, Meta(description="number of requests that had to wait for admission")]
+    gate_s: Annotated[
+        float, Meta(description="time that these requests together waited for admission; a part of wait_s")
+    ]
 
 
 class Stalls(Struct, frozen=True):
@@ -79,12 +85,14 @@ class Cost(Struct, frozen=True):
 
 
 class Wear(Struct, frozen=True):
-    """What a flash device last reported about its wear. None: the device does not report the value."""
+    """What a flash device last reported about its wear. null: the device does not report the value."""
 
     at: int
     device: str
-    life_used_percent: int | None  # the larger value of its two types of memory; upper end of the range
-    spare_blocks: str | None  # normal, warning or urgent
+    life_used_percent: Annotated[
+        int | None, Meta(description="the larger value of its two types of memory; upper end of the range")
+    ]
+    spare_blocks: Annotated[str | None, Meta(description="normal, warning or urgent")]
 
 
 class Heat(Struct, frozen=True):
@@ -102,14 +110,22 @@ class HistoryPage(Struct, frozen=True):
     start: int
     end: int
     step_s: int
-    problem: str  # why a part of the history may be missing: a sentence; empty if nothing is missing
-    totals: list[Row]
+    problem: Annotated[
+        str,
+        Meta(description="why a part of the history may be missing: a sentence; empty if nothing is missing"),
+    ]
+    totals: list[Traffic]
     stalls: list[Stalls]
-    costs: list[Cost]  # largest first; includes the time that an app waited for its own requests
+    costs: Annotated[
+        list[Cost],
+        Meta(description="largest first; includes the time that an app waited for its own requests"),
+    ]
     wear: list[Wear]
-    changes: list[Change]  # newest first
-    changes_problem: str  # why changes are missing: a sentence; empty if none are missing
-    rows: list[Row]
+    changes: Annotated[list[BoardChange], Meta(description="newest first")]
+    changes_problem: Annotated[
+        str, Meta(description="why changes are missing: a sentence; empty if none are missing")
+    ]
+    rows: list[Traffic]
     heat: list[Heat]
 
 
@@ -137,13 +153,13 @@ def _flows(found: Sum, app: str | None) -> dict[tuple[str, int], Flow]:
     return result
 
 
-def _rows(at: int, found: Sum, app: str | None) -> list[Row]:
+def _rows(at: int, found: Sum, app: str | None) -> list[Traffic]:
     seconds = found.ms / 1000
     rows = []
     for (name, direction), flow in sorted(_flows(found, app).items(), key=lambda item: order(*item[0])):
         p50, p99, p999 = percentiles(flow.latency, PERCENTS)
         rows.append(
-            Row(
+            Traffic(
                 at=at,
                 app=name,
                 direction=DIRECTIONS[direction],
@@ -217,16 +233,18 @@ def bands(found: Found, app: str | None) -> dict[int, Lanes]:
     return {at: spot.bands(app) for at, spot in found.spots.items()}
 
 
+Table = Literal["charts", "figures", "stalls", "who-slows-whom", "heat-map", "changes", "wear"]
 # name of a table in the URL of its CSV file → the type of its rows, and the field of the page that has them
-TABLES: dict[str, tuple[type[Struct], str]] = {
-    "charts": (Row, "rows"),
-    "figures": (Row, "totals"),
+TABLES: dict[Table, tuple[type[Struct], str]] = {
+    "charts": (Traffic, "rows"),
+    "figures": (Traffic, "totals"),
     "stalls": (Stalls, "stalls"),
     "who-slows-whom": (Cost, "costs"),
     "heat-map": (Heat, "heat"),
-    "changes": (Change, "changes"),
+    "changes": (BoardChange, "changes"),
     "wear": (Wear, "wear"),
 }
+ROWS = tuple(dict.fromkeys(struct for struct, _ in TABLES.values()))
 
 
 # ---- texts ----

@@ -3,33 +3,105 @@
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import quote_plus
 
+from evenkeel_api.schema import Struct
 from evenkeel_history.tiers import DAY
-from flask import abort, request, url_for
+from flask import abort, url_for
+from msgspec import Meta
 
 from .. import texts
 from . import model
 
 SHORTEST = 60  # the shortest span that a user can zoom to, in seconds
 LONGEST = 731 * DAY
-NAME_LENGTH = 64  # the maximum length of an app's name
+_TIME = r"[0-9]{1,11}|[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?"
+_MEANING = "seconds since 1970, or UTC such as `2026-05-04T13:30`"
+_REFUSAL = {"refusal": "history-bad-time"}
+Time = Annotated[str, Meta(pattern=rf"^({_TIME})$(?!\n)", extra=_REFUSAL)]
+MaybeTime = Annotated[str, Meta(pattern=rf"^({_TIME})?$(?!\n)", extra=_REFUSAL)]
+App = Annotated[
+    Annotated[str, Meta(max_length=64)] | None,
+    Meta(
+        description="only the app with this name; empty: the rest of the board",
+        extra={"refusal": "history-app-long"},
+    ),
+]
+
+
+class Asked(Struct, frozen=True):
+    """The query of the history, as the URL has it. With `start`, it is the span from `start` to `end`."""
+
+    span: Annotated[model.Span, Meta(description="length of the span; ignored if there is a `start`")] = (
+        model.SPAN
+    )
+    start: Annotated[
+        MaybeTime,
+        Meta(
+            description=f"start of the span, which then needs an `end`: {_MEANING}",
+            examples=["2026-05-04T13:00"],
+        ),
+    ] = ""
+    end: Annotated[
+        MaybeTime,
+        Meta(description=f"end of the span: {_MEANING}; without it: now", examples=["2026-05-04T13:30"]),
+    ] = ""
+    app: App = None
+
+    def query(self) -> Query:
+        """Aborts with 422 and the reason if there is no such span."""
+        start = _time("start", self.start) if self.start else None
+        end = _time("end", self.end) if self.end else None
+        if start is not None:
+            if end is None:
+                abort(422, texts.text("history-no-end"))
+            _check(start, end, texts.phrase("history-span"))
+        elif end is not None and end < SHORTEST:
+            abort(422, texts.text("history-early-end", seconds=SHORTEST))
+        return Query(self.span, start, end, self.app)
+
+
+class AskedTable(Asked, frozen=True, kw_only=True):
+    """The query of a table of the history."""
+
+    table: Annotated[model.Table, Meta(description="the table", extra={"refusal": "history-no-table"})]
+
+
+class AskedPair(Struct, frozen=True):
+    """The query of a comparison, as the URL has it."""
+
+    start: Annotated[
+        Time, Meta(description=f"start of the first span: {_MEANING}", examples=["2026-05-04T13:00"])
+    ]
+    end: Annotated[Time, Meta(description="end of the first span", examples=["2026-05-04T13:30"])]
+    start2: Annotated[Time, Meta(description="start of the second span", examples=["1777975200"])]
+    end2: Annotated[Time, Meta(description="end of the second span", examples=["2026-05-05T11:00:00"])]
+    app: App = None
+
+    def pair(self) -> Pair:
+        """Aborts with 422 and the reason if there is no such span."""
+        spans = []
+        for names, code in ((("start", "end"), "history-span-1"), (("start2", "end2"), "history-span-2")):
+            start, end = (_time(name, getattr(self, name)) for name in names)
+            spans.append(_check(start, end, texts.phrase(code)))
+        return Pair(spans[0], spans[1], self.app)
 
 
 @dataclass(frozen=True)
 class Query:
-    """The query of the page. Times are in seconds since 1970.
+    """What Asked means. Times are in seconds since 1970.
 
     With START, the span is from START to END, and SPAN has no meaning. Without it, the span is SPAN before END. END is
     None for now. APP is None for all apps.
     """
 
-    span: str
+    span: model.Span
     start: int | None
     end: int | None
     app: str | None
@@ -91,15 +163,15 @@ def _address(endpoint: str, values: dict[str, Any]) -> str:
 
 def parse_time(text: str) -> int | None:
     """The time that TEXT names, in seconds since 1970; None if it names none."""
-    if text.isascii() and text.isdigit():
-        return int(text) if len(text) <= 11 else None
+    if not re.fullmatch(_TIME, text):
+        return None
+    if text.isdigit():
+        return int(text)
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
         return None
-    if found.tzinfo is not None or "T" not in text or found.year < 1970:
-        return None
-    return int(found.replace(tzinfo=UTC).timestamp())
+    return int(found.replace(tzinfo=UTC).timestamp()) if found.year >= 1970 else None
 
 
 def form_time(at: int) -> str:
@@ -107,14 +179,11 @@ def form_time(at: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
 
 
-def _time(name: str, what: str) -> int | None:
-    """The time of the parameter NAME; None without it. WHAT: what a message calls it."""
-    text = request.args.get(name, "").strip()
-    if not text:
-        return None
+def _time(name: str, text: str) -> int:
+    """The time TEXT of the parameter NAME."""
     found = parse_time(text)
     if found is None:
-        abort(422, texts.text("history-bad-time", what=what))
+        abort(422, texts.text("history-bad-time", what=name))
     return found
 
 
@@ -127,40 +196,3 @@ def _check(start: int, end: int, span: str) -> tuple[int, int]:
     if end - start > LONGEST:
         abort(422, texts.text("history-long", span=span))
     return start, end
-
-
-def _app() -> str | None:
-    app = request.args.get("app")
-    if app is not None and len(app) > NAME_LENGTH:
-        abort(422, texts.text("history-app-long"))
-    return app
-
-
-def query() -> Query:
-    """The query in the URL. If a parameter is bad, the answer is 422 with the reason."""
-    span = request.args.get("span", model.SPAN)
-    if span not in model.SPANS:
-        abort(422, texts.text("history-bad-span", spans=list(model.SPANS)))
-    start, end = _time("start", texts.phrase("history-start")), _time("end", texts.phrase("history-end"))
-    if start is not None:
-        if end is None:
-            abort(422, texts.text("history-no-end"))
-        _check(start, end, texts.phrase("history-span"))
-    elif end is not None and end < SHORTEST:
-        abort(422, texts.text("history-early-end", seconds=SHORTEST))
-    return Query(span, start, end, _app())
-
-
-def pair() -> Pair:
-    """The query of a comparison in the URL. If a parameter is bad or missing, the answer is 422 with the reason."""
-    spans = []
-    for number, code in (("", "history-span-1"), ("2", "history-span-2")):
-        span = texts.phrase(code)
-        start, end = (
-            _time(f"start{number}", texts.phrase("history-start-of", span=span)),
-            _time(f"end{number}", texts.phrase("history-end-of", span=span)),
-        )
-        if start is None or end is None:
-            abort(422, texts.text("history-half", span=span))
-        spans.append(_check(start, end, span))
-    return Pair(spans[0], spans[1], _app())

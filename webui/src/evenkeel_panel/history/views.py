@@ -9,22 +9,23 @@ from operator import mul
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from evenkeel_history import live, merged
-from evenkeel_history.cache import Cache
+from evenkeel_history.cache import Cache, LastAnswers
 from evenkeel_history.connections import Connections
 from evenkeel_history.reader import Found, Reader
 from evenkeel_history.schema import FILE, FOLDER
-from flask import Blueprint, Response, abort, current_app, render_template
+from flask import abort, current_app, render_template, request
 
 from .. import texts
 from ..apps.model import latency, megabytes
 from ..context import Nav, view
-from ..tables import csv_file
+from ..parameters import read
+from ..tables import Table
 from ..times import moment
+from ..twins import Feature
 from . import changes as log
 from . import chart, compare, heat, model
-from .query import Pair, Query, form_time, pair, query
+from .query import Asked, AskedPair, AskedTable, Pair, Query, form_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +33,11 @@ if TYPE_CHECKING:
     from evenkeel_history.lanes import Lanes
     from evenkeel_history.period import Key
 
-blueprint = Blueprint("history", __name__, template_folder="templates")
+blueprint = Feature("history", __name__, template_folder="templates")
 NAV = Nav(30, "History", "history.page")
 SENTENCES = 6  # the maximum number of sentences about who slows whom
 CHANGES_SHOWN = 200  # the maximum number of changes in the list; the CSV file has all
 QUARTERS = 4  # the links of the zoom divide the span into this many parts
-CSV_NAMES = ", ".join(model.TABLES)
 
 for _filter in (model.amount, model.duration):
     blueprint.add_app_template_filter(_filter)
@@ -49,7 +49,7 @@ def reader() -> Reader:
     config = current_app.config
     folder = Path(config.get("HISTORY_FOLDER", FOLDER))
     kept = current_app.extensions.setdefault(
-        "evenkeel-history", (Cache(), Connections(folder / FILE, kept=1))
+        "evenkeel-history", (Cache(), Connections(folder / FILE, kept=1), LastAnswers())
     )
     return Reader(folder, Path(config.get("HISTORY_SOCKET", live.SOCKET)), *kept)
 
@@ -84,18 +84,26 @@ def _data(
     return found, model.page_data(found, app, problem_of(found), states, made, cells=cells, costs=costs)
 
 
-@blueprint.get("/history.json")
-def page_json() -> Response:
-    asked = query()
-    return Response(msgspec.json.encode(_data(*asked.window(), asked.app)[1]), mimetype="application/json")
+@blueprint.twin("/history.json", model.HistoryPage, "ListChanges", query=Asked)
+def page_json(asked: Asked) -> model.HistoryPage:
+    """The history: throughput, latencies, heat map, waiting times, who slows whom, and changes."""
+    query = asked.query()
+    return _data(*query.window(), query.app)[1]
 
 
-@blueprint.get("/history.csv")
-@blueprint.get("/history/<table>.csv")
-def page_csv(table: str = "charts") -> Response:
-    if table not in model.TABLES:
-        abort(404, texts.text("history-no-table", table=table[:80], tables=CSV_NAMES))
-    asked = query()
+@blueprint.twin("/history.csv", model.Traffic, query=Asked)
+def page_csv(asked: Asked) -> Table:
+    """The points of both charts of the history."""
+    return _table("charts", asked.query())
+
+
+@blueprint.twin("/history/<table>.csv", model.ROWS, "ListChanges", query=AskedTable)
+def table_csv(asked: AskedTable) -> Table:
+    """A table of the history."""
+    return _table(asked.table, asked.query())
+
+
+def _table(table: model.Table, asked: Query) -> Table:
     struct, field = model.TABLES[table]
     page = _data(
         *asked.window(),
@@ -107,14 +115,13 @@ def page_csv(table: str = "charts") -> Response:
     if table == "changes" and page.changes_problem and not page.changes:
         abort(503, page.changes_problem)
     span = asked.span if asked.start is None else f"{page.start}-{page.end}"
-    return csv_file(
-        struct, getattr(page, field), f"history-{span}" if table == "charts" else f"history-{table}-{span}"
-    )
+    name = f"history-{span}" if table == "charts" else f"history-{table}-{span}"
+    return Table(getattr(page, field), name, struct=struct)
 
 
 @blueprint.get("/history")
 def page() -> str:
-    asked = query()
+    asked = read(Asked, request.args).query()
     start, end = asked.window()
     found, data = _data(start, end, asked.app, rows=False, cells=False)
     look = _look(found.total.flows, asked.app)
@@ -164,7 +171,7 @@ def page() -> str:
 
 @blueprint.get("/history/compare")
 def comparison() -> str:
-    asked = pair()
+    asked = read(AskedPair, request.args).pair()
     (first, one), (second, two) = _both(asked)
     look = _look([*first.total.flows, *second.total.flows], asked.app)
     series = [_series(found, look["names"]) for found in (first, second)]
@@ -199,16 +206,16 @@ def comparison() -> str:
     )
 
 
-@blueprint.get("/history/compare.json")
-def comparison_json() -> Response:
-    (first, one), (second, two) = _both(pair())
-    return Response(msgspec.json.encode(_compared(one, two, first, second)), mimetype="application/json")
+@blueprint.twin("/history/compare.json", compare.Comparison, query=AskedPair)
+def comparison_json(asked: AskedPair) -> compare.Comparison:
+    """Two spans of the history, and their differences."""
+    return compared(asked.pair())
 
 
-@blueprint.get("/history/compare.csv")
-def comparison_csv() -> Response:
-    (first, one), (second, two) = _both(pair())
-    return csv_file(compare.Difference, _compared(one, two, first, second).rows, "history-compare")
+@blueprint.twin("/history/compare.csv", compare.Difference, query=AskedPair)
+def comparison_csv(asked: AskedPair) -> Table:
+    """The differences between two spans of the history."""
+    return Table(compared(asked.pair()).rows, "history-compare")
 
 
 def _both(asked: Pair) -> tuple[tuple[Found, model.HistoryPage], tuple[Found, model.HistoryPage]]:
@@ -280,7 +287,7 @@ def _matrix(data: model.HistoryPage) -> dict[str, Any]:
     return {"causes": causes, "rows": rows}
 
 
-def _figures(rows: Iterable[model.Row], titles: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _figures(rows: Iterable[model.Traffic], titles: Mapping[str, str]) -> list[tuple[str, ...]]:
     """The texts of the table of figures."""
     return [
         (
@@ -367,7 +374,7 @@ def _shift(asked: Query, start: int, end: int, by: int) -> dict[str, Any]:
     return {"start": max(start + by, 0), "end": max(end + by, 60)}
 
 
-def _value(row: log.Change, value: str | None) -> str:
+def _value(row: log.BoardChange, value: str | None) -> str:
     if value is None:
         return ""
     if row.action == "SetFixedShare":
@@ -375,7 +382,7 @@ def _value(row: log.Change, value: str | None) -> str:
     return value
 
 
-def _sentence(row: log.Change, titles: dict[str, str]) -> str:
+def _sentence(row: log.BoardChange, titles: dict[str, str]) -> str:
     """What was changed: “Weight of Player: 100 → 300”."""
     what = log.name(row.action)
     if row.app:

@@ -3,17 +3,21 @@
 
 from __future__ import annotations
 
-from flask import Blueprint, Response
+from flask import Response
 
 from ..context import view
 from ..history.views import reader
+from ..twins import Feature
 
-blueprint = Blueprint("metrics", __name__)
+blueprint = Feature("metrics", __name__)
 
 
-@blueprint.get("/metrics")
+@blueprint.twin("/metrics", str, "GetSnapshot", media="application/openmetrics-text")
 def metrics() -> Response:
-    """The metrics. If the agent or the history does not answer, its part is missing, and a metric reports this."""
+    """The metrics of the board for Prometheus, in the format OpenMetrics 1.0.
+
+    If the agent or the history does not answer, its part is missing, and a metric reports this.
+    """
     # A board that nobody monitors does not load the library, which needs several MB.
     from . import exposition
 

@@ -3,24 +3,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from evenkeel_api import schema
-from evenkeel_api.features.network import Interface, SetNetwork
+from evenkeel_api.features.network import Interface, Network, SetNetwork
 from evenkeel_api.roles import ADMIN, includes
-from flask import Blueprint, Response, abort, render_template, request
+from flask import abort, render_template, request
 
 from .. import texts
 from ..agent import AgentError
 from ..context import Nav, call, identity
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from . import model
 
-if TYPE_CHECKING:
-    from evenkeel_api.features.network import Network
-
-blueprint = Blueprint("network", __name__, template_folder="templates")
+blueprint = Feature("network", __name__, template_folder="templates")
 NAV = Nav(210, "Network", "network.page")
 
 
@@ -71,14 +69,17 @@ def form(name: str) -> tuple[str, int]:
     return _page(found=network, chosen=name)
 
 
-@blueprint.get("/network.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(call("GetNetwork")), mimetype="application/json")
+@blueprint.twin("/network.json", Network, "GetNetwork")
+def page_json() -> Network:
+    """The interfaces, their settings, and a change that waits for its confirmation."""
+    found: Network = call("GetNetwork")
+    return found
 
 
-@blueprint.get("/network.csv")
-def page_csv() -> Response:
-    return csv_file(Interface, call("GetNetwork").interfaces, "network")
+@blueprint.twin("/network.csv", Interface, "GetNetwork")
+def page_csv() -> Table:
+    """The interfaces and their settings."""
+    return Table(page_json().interfaces, "network")
 
 
 @blueprint.post("/network/<name>")

@@ -3,69 +3,80 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from evenkeel_api.schema import Struct
+from msgspec import Meta
 
 from .. import problems, texts
 from ..apps.model import AgentState, BoardState
 from ..apps.model import page_data as apps_data
 from ..history.model import Stalls, order
 from ..problems import Problem
+from ..wear.model import FlashDevice
 
 if TYPE_CHECKING:
     from evenkeel_history.reader import Found
 
     from ..board import View
-    from ..wear.model import Device
     from .recent import Recent
 
 
 class Latency(Struct, frozen=True):
     app: str
     title: str
-    p99_us: float  # 99 of 100 requests took less time
+    p99_us: Annotated[float, Meta(description="99 of 100 requests took less time")]
 
 
 class Rate(Struct, frozen=True):
     """The throughput of an app in a point of the chart."""
 
-    at: int  # start, seconds since 1970
-    app: str  # empty: the rest of the board
-    mbps: float  # 10^6 bytes/s while sampled
+    at: Annotated[int, Meta(description="start, seconds since 1970")]
+    app: Annotated[str, Meta(description="empty: the rest of the board")]
+    mbps: Annotated[float, Meta(description="10^6 bytes/s while sampled")]
 
 
 class Throughput(Struct, frozen=True):
     start: int
     end: int
     step_s: int
-    problem: str  # why it is not known: a sentence; empty if it is known
+    problem: Annotated[str, Meta(description="why it is not known: a sentence; empty if it is known")]
     rates: list[Rate]
 
 
 class LastHour(Struct, frozen=True):
     """The stalls that apps have reported in the last hour."""
 
-    recorded_s: float  # the recorded part of the hour
-    problem: str  # why a part may be missing: a sentence; empty if nothing is missing
-    stalls: list[Stalls]  # longest first
+    recorded_s: Annotated[float, Meta(description="the recorded part of the hour")]
+    problem: Annotated[
+        str, Meta(description="why a part may be missing: a sentence; empty if nothing is missing")
+    ]
+    stalls: Annotated[list[Stalls], Meta(description="longest first")]
 
 
 class OverviewPage(Struct, frozen=True):
     """The answer of /overview.json."""
 
-    fine: bool | None  # whether no problem is known; None: the agent does not answer
+    fine: Annotated[
+        bool | None, Meta(description="whether no problem is known; null: the agent does not answer")
+    ]
     problems: list[Problem]
     agent: AgentState
     board: BoardState
-    total_mbps: float | None  # of all apps, now
-    worst: (
-        Latency | None
-    )  # the app with the highest latency now; None: no app uses the flash, or it is not known
+    total_mbps: Annotated[float | None, Meta(description="of all apps, now")]
+    worst: Annotated[
+        Latency | None,
+        Meta(
+            description="the app with the highest latency now; null: no app uses the flash, or it is not known"
+        ),
+    ]
     last_hour: LastHour
-    recorder: list[Problem] | None  # problems of the recorder, which `problems` has, too; None: not known
-    limit_percent: int | None  # the wear limit; 0: none; None: not known
-    devices: list[Device]
+    recorder: Annotated[
+        list[Problem] | None,
+        Meta(description="problems of the recorder, which `problems` has, too; null: not known"),
+    ]
+    limit_percent: Annotated[int | None, Meta(description="the wear limit; 0: none; null: not known")]
+    devices: list[FlashDevice]
     throughput: Throughput
 
 
@@ -78,7 +89,7 @@ def page_data(
     recent: Recent,
     hour: Found,
     hour_problem: str,
-    devices: list[Device],
+    devices: list[FlashDevice],
     step_s: int,
     own: list[Problem],
 ) -> OverviewPage:

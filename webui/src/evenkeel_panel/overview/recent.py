@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from evenkeel_history.period import Period
     from evenkeel_history.reader import Found, Reader
 
-    from ..wear.model import Device
+    from ..wear.model import FlashDevice
 
 SPAN_S = 600  # the chart shows this many seconds
 STEP_S = 10  # in points of this many seconds
@@ -82,4 +82,4 @@ class Source:
         self.window = Window()
         self.recent: Cached[Recent] = Cached(RECENT_AGE_S)
         self.hour: Cached[Found] = Cached(HOUR_AGE_S)
-        self.wear: Cached[list[Device]] = Cached(WEAR_AGE_S)
+        self.wear: Cached[list[FlashDevice]] = Cached(WEAR_AGE_S)

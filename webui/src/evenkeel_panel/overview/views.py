@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from evenkeel_history.period import SYSTEM
 from evenkeel_history.tiers import HOUR
-from flask import Blueprint, Response, current_app, render_template
+from flask import Response, current_app, render_template
 
 from .. import live
 from ..context import Nav, panel, view
@@ -17,7 +17,8 @@ from ..history import chart
 from ..history.model import REST, colors, everybody, title
 from ..history.views import problem_of, reader, ticks
 from ..problems import of_message
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from ..wear.model import RATE_DAYS
 from ..wear.views import load as load_wear
 from . import model
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from ..board import View
     from .recent import Recent
 
-blueprint = Blueprint("overview", __name__, template_folder="templates")
+blueprint = Feature("overview", __name__, template_folder="templates")
 NAV = Nav(10, "Overview", "overview.page")
 
 
@@ -41,10 +42,13 @@ def _source() -> Source:
 def _data(shown: View) -> tuple[Recent, model.OverviewPage]:
     source, now = _source(), int(time.time())
     recent = source.recent.get(lambda: source.window.update(reader(), now))
-    hour = source.hour.get(lambda: reader().read(now - HOUR, now + 1))
+    # the same span as that of the page History, so that its last answer exists while the history is being saved
+    hour = source.hour.get(lambda: reader().read(now + 1 - HOUR, now + 1))
     devices = source.wear.get(lambda: load_wear(RATE_DAYS, shown)[1])
-    own = [of_message(problem)] if (problem := panel().db.problem) else []
-    return recent, model.page_data(shown, recent, hour, problem_of(hour), devices, STEP_S, own)
+    own = [of_message(reported)] if (reported := panel().db.problem) else []
+    # These figures may be some minutes old without harm.
+    problem = "" if hour.problem_code == "history-saving" else problem_of(hour)
+    return recent, model.page_data(shown, recent, hour, problem, devices, STEP_S, own)
 
 
 def _figures(shown: View) -> tuple[Recent, dict[str, Any]]:
@@ -95,17 +99,17 @@ def chart_only() -> Response:
     return live.answer(shown, "text/html", lambda: render_template("overview/chart.html", **values))
 
 
-@blueprint.get("/overview.json")
+@blueprint.twin("/overview.json", model.OverviewPage, "GetSnapshot", states=True, shared=True)
 def page_json() -> Response:
-    """The data of the page. If the agent does not answer: status 503, and what is known without it."""
+    """The state of the board at a glance. If the agent does not answer: what is known without it."""
     shown = view()
     data = _data(shown)[1]
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(data))
 
 
-@blueprint.get("/overview.csv")
-def page_csv() -> Response:
-    """The throughput of /overview.json, with the same status."""
+@blueprint.twin("/overview.csv", model.Rate, "GetSnapshot", states=True)
+def page_csv() -> Table:
+    """The throughput of each app in the last minutes."""
     shown = view()
     rates = _data(shown)[1].throughput.rates
-    return csv_file(model.Rate, rates, "throughput", 200 if shown.live else 503)
+    return Table(rates, "throughput", 200 if shown.live else 503)

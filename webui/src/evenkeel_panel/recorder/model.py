@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 import time
 from calendar import timegm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from evenkeel_api.schema import Struct
+from msgspec import Meta
 
 from .. import texts, times
 
@@ -55,7 +56,7 @@ FORMATS = {
     "csv-text": "CSV, records as text",
     "csv-hex": "CSV, records as hexadecimal digits",
 }
-_TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d)(:\d\d)?(?:\.\d+)?)? ?(?:Z|UTC)?", re.ASCII)
+TIME = r"([0-9]{4}-[0-9]{2}-[0-9]{2})([T ]([0-9]{2}:[0-9]{2})(:[0-9]{2})?(\.[0-9]+)?)? ?(Z|UTC)?"
 
 
 class BadDownload(ValueError):
@@ -67,7 +68,7 @@ class BadDownload(ValueError):
 
 
 class ChannelFigures(Struct, frozen=True):
-    """A channel as the page shows it. Times are in seconds, moments in seconds since 1970; None: none or not known."""
+    """A channel as the page shows it. Times are in seconds, moments in seconds since 1970; null: none or not known."""
 
     name: str
     state: str
@@ -76,9 +77,9 @@ class ChannelFigures(Struct, frozen=True):
     records: int
     payload_bytes: int
     written_bytes: int
-    lost: int  # records; a loss whose size is unknown counts as none
-    lost_unknown: int  # losses whose size is unknown
-    losses: list[str]  # a phrase for each reason
+    lost: Annotated[int, Meta(description="records; a loss whose size is unknown counts as none")]
+    lost_unknown: Annotated[int, Meta(description="losses whose size is unknown")]
+    losses: Annotated[list[str], Meta(description="a phrase for each reason")]
     late: int
     write_errors: int
     record_p99_us: int | None
@@ -107,7 +108,7 @@ class RecorderPage(Struct, frozen=True):
     """STATE: a state of the agent's Recorder, or `no-answer`. `losses`: a sentence about all channels."""
 
     state: str
-    reason: str  # why there is no answer
+    reason: Annotated[str, Meta(description="why there is no answer")]
     advice: str
     configuration: str
     problems: list[str]
@@ -214,10 +215,10 @@ def parse_time(field: str, typed: str) -> str:
 
     A date alone is its first second as a start, and its last second as an end.
     """
-    found = _TIME.fullmatch(typed.strip())
+    found = re.fullmatch(TIME, typed.strip())
     if not found:
         raise BadDownload(field, "bad-time", typed=typed[:40])
-    date, minutes, seconds = found.groups()
+    date, _, minutes, seconds, *_ = found.groups()
     whole = "23:59:59" if minutes is None and field == "end" else f"{minutes or '00:00'}{seconds or ':00'}"
     made = f"{date}T{whole}Z"
     try:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from evenkeel_common.packets import Truncated
-from flask import Blueprint, Response, current_app, jsonify, render_template, request
+from flask import Response, current_app, jsonify, render_template, request
 
 from .. import live, texts
 from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..apps.model import latency
 from ..cached import Cached
 from ..context import Nav, by_token, call, view
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from . import model
 from .download import Downloads, Recording
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from ..board import View
 
-blueprint = Blueprint("recorder", __name__, template_folder="templates")
+blueprint = Feature("recorder", __name__, template_folder="templates")
 NAV = Nav(140, "Recorder", "recorder.page")
 FIELDS = ("span", "start", "end", "incident", "format")
 
@@ -94,24 +95,25 @@ def figures() -> Response:
     return live.answer(shown, "text/html", lambda: render_template("recorder/rows.html", **_context(data)))
 
 
-@blueprint.get("/recorder.json")
+@blueprint.twin("/recorder.json", model.RecorderPage, "GetRecorder", states=True, shared=True)
 def page_json() -> Response:
+    """The recorder: its channels, losses, latencies and incidents."""
     shown, data = _found()
     return live.answer(shown, "application/json", lambda: msgspec.json.encode(data))
 
 
-@blueprint.get("/recorder.csv")
-def page_csv() -> Response:
-    """The channels of /recorder.json, with the same status."""
+@blueprint.twin("/recorder.csv", model.ChannelFigures, "GetRecorder", states=True)
+def page_csv() -> Table:
+    """The channels of the recorder."""
     shown, data = _found()
-    return csv_file(model.ChannelFigures, data.channels, "recorder-channels", 200 if shown.live else 503)
+    return Table(data.channels, "recorder-channels", 200 if shown.live else 503)
 
 
-@blueprint.get("/recorder/incidents.csv")
-def incidents_csv() -> Response:
-    """The incidents of /recorder.json, with the same status."""
+@blueprint.twin("/recorder/incidents.csv", model.IncidentFigures, "GetRecorder", states=True)
+def incidents_csv() -> Table:
+    """The incidents of the recorder."""
     shown, data = _found()
-    return csv_file(model.IncidentFigures, data.incidents, "incidents", 200 if shown.live else 503)
+    return Table(data.incidents, "incidents", 200 if shown.live else 503)
 
 
 @blueprint.post("/recorder/download")

@@ -12,8 +12,10 @@ its settings.db was damaged. So the set-up is not offered there, and can be open
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from evenkeel_api.schema import Struct
+from msgspec import Meta
 
 KEY = "setup"
 OFFERED = "offered"
@@ -57,16 +59,21 @@ NAMES = [step.name for step in STEPS]
 class SetUpStep(Struct, frozen=True):
     name: str
     title: str
-    url: str  # address of the page
-    present: str  # the present setting; empty if it is not known
+    url: Annotated[str, Meta(description="address of the page")]
+    present: Annotated[str, Meta(description="the present setting; empty if it is not known")]
 
 
 class SetUpPage(Struct, frozen=True):
     """The answer of /setup.json."""
 
-    # new: not begun; open: the step `step` is next; ended: finished, or not wanted; not-offered: the board is not new
-    state: str
-    step: str  # empty unless the state is open
+    state: Annotated[
+        str,
+        Meta(
+            description="`new`: not begun; `open`: the step `step` is next; `ended`: finished, or not wanted;"
+            " `not-offered`: the board is not new"
+        ),
+    ]
+    step: Annotated[str, Meta(description="empty unless the state is open")]
     steps: list[SetUpStep]
 
 

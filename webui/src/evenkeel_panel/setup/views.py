@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 from evenkeel_api.roles import ADMIN, includes
-from flask import Blueprint, Response, abort, redirect, render_template, request, url_for
+from flask import abort, redirect, render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentError
 from ..context import call, identity, panel
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from . import model
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from werkzeug.wrappers import Response as BaseResponse
 
-blueprint = Blueprint("setup", __name__, template_folder="templates")
+blueprint = Feature("setup", __name__, template_folder="templates")
 
 
 def _admin() -> bool:
@@ -110,14 +110,16 @@ def page() -> str:
     )
 
 
-@blueprint.get("/setup.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_data()), mimetype="application/json")
+@blueprint.twin("/setup.json", model.SetUpPage, role=ADMIN)
+def page_json() -> model.SetUpPage:
+    """The steps of the set-up, with the present settings."""
+    return _data()
 
 
-@blueprint.get("/setup.csv")
-def page_csv() -> Response:
-    return csv_file(model.SetUpStep, _data().steps, "set-up")
+@blueprint.twin("/setup.csv", model.SetUpStep, role=ADMIN)
+def page_csv() -> Table:
+    """The steps of the set-up, with the present settings."""
+    return Table(_data().steps, "set-up")
 
 
 @blueprint.post("/setup/step")

@@ -69,16 +69,19 @@ def check() -> str | tuple[str, int]:
     except AgentError as error:
         return refused(error, field="file")
     sentences = [texts.sentence(note) for note in found.changes]
+    left_out = [texts.sentence(note) for note in found.left_out]
     if not sentences and not found.network:
-        return page_with(message=texts.text("backup-same"), kind="ok")
+        return page_with(message=" ".join([texts.text("backup-same"), *left_out]), kind="ok")
     network = [texts.sentence(note) for note in found.network]
     changes = any(note.code == "restore-network" for note in found.network)
     return render_template(
         "system/restore.html",
         found=found,
         sentences=sentences,
+        left_out=left_out,
         network=network,
         network_changes=changes,
+        tokens=any(note.code == "restore-token-added" for note in found.changes),
         backup=text,
     )
 
@@ -86,7 +89,9 @@ def check() -> str | tuple[str, int]:
 @blueprint.post("/system/restore")
 def restore() -> tuple[str, int]:
     """The second step. The agent checks the file again."""
-    text, network = request.form.get("backup", ""), request.form.get("network") == "yes"
+    # A browser ends the lines of a field with CR LF.
+    text = request.form.get("backup", "").replace("\r\n", "\n")
+    network = request.form.get("network") == "yes"
     more: dict[str, Any] = {"kind": "bad", "field": "file"}
     try:
         found = _use("RestoreBackup", text, network)
@@ -96,6 +101,7 @@ def restore() -> tuple[str, int]:
         return refused(error, field="file")
     with suppress(sqlite3.Error):  # a restored board is not new
         panel().db.set_setting(SETUP_KEY, ENDED)
+    left_out = [texts.sentence(note) for note in found.left_out]
     if network and any(note.code == "restore-network" for note in found.network):
-        return page_after_restore(texts.text("backup-restored-network"))
-    return page_with(message=texts.text("backup-restored"), kind="ok")
+        return page_after_restore(" ".join([texts.text("backup-restored-network"), *left_out]))
+    return page_with(message=" ".join([texts.text("backup-restored"), *left_out]), kind="ok")

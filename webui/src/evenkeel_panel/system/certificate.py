@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import msgspec
-from evenkeel_api.features.certificate import MAX_PEM
-from flask import Response, request
+from evenkeel_api.features.certificate import MAX_PEM, Certificate
+from flask import request
 
 from .. import texts
 from ..agent import AgentError
@@ -15,15 +14,14 @@ from ..context import call
 from ..times import day
 from .views import blueprint, page_with, refused
 
-if TYPE_CHECKING:
-    from evenkeel_api.features.certificate import Certificate
-
 FILES = ("certificate", "key")  # fields of the form; both may be in one file
 
 
-@blueprint.get("/system/certificate.json")
-def certificate_json() -> Response:
-    return Response(msgspec.json.encode(call("GetCertificate")), mimetype="application/json")
+@blueprint.twin("/system/certificate.json", Certificate, "GetCertificate")
+def certificate_json() -> Certificate:
+    """The certificate of the panel."""
+    found: Certificate = call("GetCertificate")
+    return found
 
 
 @blueprint.post("/system/certificate")

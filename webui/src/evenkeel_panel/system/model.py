@@ -7,25 +7,24 @@ import math
 import re
 import time
 from calendar import timegm
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from urllib.parse import urlencode
 
 import msgspec
 from evenkeel_api import schema
 from evenkeel_api.features.certificate import SOON_DAYS
-from evenkeel_api.features.system import ReadJournal, SetHostName, SetTimeServers, SetTimeZone
+from evenkeel_api.features.system import UNIT, Priority, ReadJournal, SetHostName, SetTimeServers, SetTimeZone
+from evenkeel_api.schema import Struct
 from evenkeel_history.tiers import DAY
+from msgspec import Meta
 
-from .. import times
-from ..recorder.model import BadDownload, parse_time
+from .. import texts, times
+from ..parameters import SHOWN, BadParameter
+from ..recorder.model import TIME, BadDownload, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from evenkeel_api.features.certificate import Certificate
     from evenkeel_api.features.system import Journal
-    from evenkeel_api.schema import Struct
 
 # state of the clock → class of its pill, and what the page calls it
 CLOCKS = {
@@ -54,16 +53,17 @@ LEVELS = {
     "info": ("off", "info"),
     "debug": ("off", "detail"),
 }
+Span = Literal["10min", "1h", "24h", "7d", "all"]
+Limit = Literal[50, 100, 200, 500]
 # span → what the page calls it, and seconds; None: no limit
-SPANS: dict[str, tuple[str, int | None]] = {
+SPANS: dict[Span, tuple[str, int | None]] = {
     "10min": ("10 minutes", 600),
     "1h": ("1 hour", 3600),
     "24h": ("24 hours", 86400),
     "7d": ("7 days", 7 * 86400),
     "all": ("as far back as it goes", None),
 }
-LIMITS = ("50", "100", "200", "500")
-DEFAULTS = {"unit": "", "priority": "info", "span": "24h", "end": "", "limit": "50"}
+LIMITS: tuple[Limit, ...] = get_args(Limit)
 
 
 class BadInput(Exception):
@@ -119,44 +119,44 @@ def time_left(found: Certificate, now: int) -> tuple[str, str]:
     return ("wait" if days < SOON_DAYS else "ok"), f"{days} {'day' if days == 1 else 'days'} left"
 
 
-@dataclass(frozen=True)
-class JournalQuery:
-    """What the URL of the journal page asks for. The values are as typed."""
+class JournalQuery(Struct, frozen=True):
+    """What the URL of the journal asks for."""
 
-    unit: str
-    priority: str
-    span: str
-    end: str
-    limit: str
-
-    @classmethod
-    def parse(cls, arguments: Mapping[str, str]) -> JournalQuery:
-        return cls(**{name: arguments.get(name, DEFAULTS[name]).strip()[:255] for name in DEFAULTS})
+    unit: Annotated[
+        str,
+        Meta(
+            max_length=255,
+            pattern=UNIT,
+            description="name of a unit, or `kernel` for the kernel; empty: the whole board",
+            extra={"refusal": "unit-rule"},
+        ),
+    ] = ""
+    priority: Annotated[
+        Priority, Meta(description="only lines of this priority and of higher ones", extra={"what": "lines"})
+    ] = "info"
+    span: Annotated[Span, Meta(description="time before `end`", extra={"what": "time"})] = "24h"
+    end: Annotated[
+        str,
+        Meta(
+            pattern=rf"^({TIME})?$(?!\n)",
+            description="time of the last line, in UTC, such as `2026-11-25 10:00`; empty: now",
+            examples=["2026-11-25 10:00"],
+            extra={"refusal": "bad-time"},
+        ),
+    ] = ""
+    limit: Annotated[
+        Limit, Meta(description="number of lines; of more lines, the newest ones", extra={"what": "at most"})
+    ] = 50
 
     def request(self, now: float) -> ReadJournal:
-        """The request for the agent. Raises BadInput."""
-        if self.span not in SPANS:
-            raise BadInput("span", "bad-choice", what="time", choices=list(SPANS))
-        if self.priority not in LEVELS:
-            raise BadInput("priority", "bad-choice", what="lines", choices=list(PRIORITIES))
-        if self.limit not in LIMITS:
-            raise BadInput("limit", "bad-choice", what="at most", choices=list(LIMITS))
+        """The request for the agent. Raises BadParameter."""
         try:
             end = parse_time("end", self.end) if self.end else ""
         except BadDownload as error:
-            raise BadInput("end", "bad-time", typed=self.end[:40]) from error
+            raise BadParameter("end", texts.text("bad-time", typed=self.end[:SHOWN])) from error
         seconds = SPANS[self.span][1]
         start = "" if seconds is None else times.iso(max(_at(end) if end else now, seconds) - seconds)
-        found: ReadJournal = _checked(
-            ReadJournal,
-            "unit-rule",
-            unit=self.unit,
-            priority=self.priority,
-            start=start,
-            end=end,
-            limit=int(self.limit),
-        )
-        return found
+        return ReadJournal(self.unit, self.priority, start, end, self.limit)
 
     def older(self, journal: Journal) -> str:
         """The query of the page with older lines; "" if there are none.
@@ -169,8 +169,9 @@ class JournalQuery:
         end = times.iso(math.ceil(journal.lines[0].at))
         if self.end and end >= parse_time("end", self.end):
             end = times.iso(math.ceil(journal.lines[0].at) - 1)
-        values = {name: getattr(self, name) for name in DEFAULTS} | {"end": end}
-        return urlencode({name: value for name, value in values.items() if value != DEFAULTS[name]})
+        values = {name: getattr(self, name) for name in self.__struct_fields__} | {"end": end}
+        usual = JournalQuery()
+        return urlencode({name: value for name, value in values.items() if value != getattr(usual, name)})
 
 
 def _at(moment: str) -> float:

@@ -6,12 +6,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from evenkeel_api.features.system import Line
+from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.roles import ADMIN, includes
 from evenkeel_common.packets import Truncated
 from flask import (
-    Blueprint,
     Response,
     current_app,
     get_template_attribute,
@@ -23,17 +21,18 @@ from flask import (
 from .. import texts
 from ..agent import AgentError, AgentRefused, AgentUnreachable
 from ..context import Nav, by_token, call, identity
+from ..parameters import BadParameter, read
 from ..recorder.download import Downloads, Recording
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from . import model
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from evenkeel_api.features.system import Journal, System
     from werkzeug.wrappers import Response as BaseResponse
 
-blueprint = Blueprint("system", __name__, template_folder="templates")
+blueprint = Feature("system", __name__, template_folder="templates")
 NAV = Nav(220, "System", "system.page")
 # page that the browser shows after a restart, by the value `back` of the form
 BACK = {"update": "/update", "system": "/system"}
@@ -119,9 +118,11 @@ def page() -> tuple[str, int]:
     return page_with()
 
 
-@blueprint.get("/system.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(call("GetSystem")), mimetype="application/json")
+@blueprint.twin("/system.json", System, "GetSystem")
+def page_json() -> System:
+    """The name of the board, and its clock."""
+    found: System = call("GetSystem")
+    return found
 
 
 @blueprint.post("/system/name")
@@ -189,7 +190,7 @@ def reset() -> str | tuple[str, int]:
 
 
 def _journal(query: model.JournalQuery) -> Journal:
-    """The lines of QUERY. Raises BadInput or AgentError."""
+    """The lines of QUERY. Raises BadParameter or AgentError."""
     wanted = query.request(time.time())
     found: Journal = call("GetJournal", *(getattr(wanted, name) for name in wanted.__struct_fields__))
     return found
@@ -197,21 +198,29 @@ def _journal(query: model.JournalQuery) -> Journal:
 
 @blueprint.get("/system/journal")
 def journal() -> tuple[str, int]:
-    query = model.JournalQuery.parse(request.args)
-    found, status, message, field = None, 200, "", ""
+    usual = model.JournalQuery()
+    # spaces around what was typed mean nothing
+    given = {
+        name: text.strip()[:255] for name, text in request.args.items() if name in usual.__struct_fields__
+    }
+    typed = {name: given.get(name, str(getattr(usual, name))) for name in usual.__struct_fields__}
+    found, older, status, message, field = None, "", 200, "", ""
     try:
+        query = read(model.JournalQuery, given)
         found = _journal(query)
-    except model.BadInput as error:
-        status, message, field = 422, texts.text(error.code, **error.parameters), error.field
+        older = query.older(found)
+    except BadParameter as error:
+        status, message, field = error.code, str(error.description), error.field
     except AgentError as error:
         if error.about_user:
             raise
         status, message = error.http, str(error)
     made = render_template(
         "system/journal.html",
-        query=query,
+        query=typed,
+        given=given,
         journal=found,
-        older=query.older(found) if found else "",
+        older=older,
         message=message,
         field=field,
         priorities=model.PRIORITIES,
@@ -222,24 +231,16 @@ def journal() -> tuple[str, int]:
     return made, status
 
 
-def _journal_for_program(answer: Callable[[Journal], Response]) -> Response | tuple[Response, int]:
-    try:
-        found = _journal(model.JournalQuery.parse(request.args))
-    except model.BadInput as error:
-        return jsonify(error="InvalidArgument", reason=texts.text(error.code, **error.parameters)), 422
-    return answer(found)
+@blueprint.twin("/system/journal.json", Journal, "GetJournal", query=model.JournalQuery)
+def journal_json(query: model.JournalQuery) -> Journal:
+    """Lines of the journal."""
+    return _journal(query)
 
 
-@blueprint.get("/system/journal.json")
-def journal_json() -> Response | tuple[Response, int]:
-    return _journal_for_program(
-        lambda found: Response(msgspec.json.encode(found), mimetype="application/json")
-    )
-
-
-@blueprint.get("/system/journal.csv")
-def journal_csv() -> Response | tuple[Response, int]:
-    return _journal_for_program(lambda found: csv_file(Line, found.lines, "journal"))
+@blueprint.twin("/system/journal.csv", Line, "GetJournal", query=model.JournalQuery)
+def journal_csv(query: model.JournalQuery) -> Table:
+    """Lines of the journal, oldest first."""
+    return Table(_journal(query).lines, "journal")
 
 
 @blueprint.post("/system/support")

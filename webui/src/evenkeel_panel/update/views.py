@@ -7,20 +7,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from evenkeel_api.features.update import Slot
+from evenkeel_api.features.update import Slot, Update
 from evenkeel_api.roles import ADMIN, includes
-from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
+from flask import Response, abort, current_app, jsonify, render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentError
 from ..context import Nav, call, identity
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 from .upload import Uploads
 
 if TYPE_CHECKING:
-    from evenkeel_api.features.update import Bundle, Update
+    from evenkeel_api.features.update import Bundle
 
-blueprint = Blueprint("update", __name__, template_folder="templates")
+blueprint = Feature("update", __name__, template_folder="templates")
 NAV = Nav(230, "Updates", "update.page", ADMIN)
 # state → class of its pill, and what the page calls it
 STATES = {
@@ -92,14 +93,16 @@ def state() -> Response:
     return response
 
 
-@blueprint.get("/update.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_state()), mimetype="application/json")
+@blueprint.twin("/update.json", Update, "GetUpdate")
+def page_json() -> Update:
+    """The state of updates, and both slots."""
+    return _state()
 
 
-@blueprint.get("/update.csv")
-def page_csv() -> Response:
-    return csv_file(Slot, _state().slots, "slots")
+@blueprint.twin("/update.csv", Slot, "GetUpdate")
+def page_csv() -> Table:
+    """The slots."""
+    return Table(_state().slots, "slots")
 
 
 @blueprint.post("/upload/bundle")

@@ -5,17 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from evenkeel_api.features.accounts import User
 from evenkeel_api.roles import ADMIN, ROLES
-from flask import Blueprint, Response, abort, render_template, request
+from flask import abort, render_template, request
 
 from .. import texts
 from ..agent import AgentError
 from ..context import Nav, call
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import Feature
 
-blueprint = Blueprint("users", __name__, template_folder="templates")
+blueprint = Feature("users", __name__, template_folder="templates")
 NAV = Nav(320, "Users", "users.page", ADMIN)
 
 
@@ -24,18 +24,25 @@ def page() -> str:
     return _page()
 
 
-@blueprint.get("/users.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(call("ListUsers")), mimetype="application/json")
+@blueprint.twin("/users.json", list[User], "ListUsers")
+def page_json() -> list[User]:
+    """The users of the panel."""
+    return _users()
 
 
-@blueprint.get("/users.csv")
-def page_csv() -> Response:
-    return csv_file(User, call("ListUsers"), "users")
+@blueprint.twin("/users.csv", User, "ListUsers")
+def page_csv() -> Table:
+    """The users of the panel."""
+    return Table(_users(), "users")
+
+
+def _users() -> list[User]:
+    found: list[User] = call("ListUsers")
+    return found
 
 
 def _page(**more: Any) -> str:
-    return render_template("users/page.html", users=call("ListUsers"), roles=ROLES, **more)
+    return render_template("users/page.html", users=_users(), roles=ROLES, **more)
 
 
 def _do(code: str, method: str, *values: str, typed: dict[str, str] | None = None) -> str | tuple[str, int]:
@@ -74,7 +81,7 @@ def ask_remove(name: str) -> str:
 
 def _ask(name: str, action: str, title: str, button: str) -> str:
     """The page that asks before ACTION."""
-    if not any(user.name == name for user in call("ListUsers")):
+    if not any(user.name == name for user in _users()):
         abort(404, texts.text("unknown-user", name=name[:40]))
     text = texts.text(f"user-ask-{action}", user=name)
     return render_template(

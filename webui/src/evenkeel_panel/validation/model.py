@@ -3,18 +3,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Literal
 
-import msgspec
-from evenkeel_api.features.validation import Profile, Topic, Validation, ValidationOrder, ValidationRow
+from evenkeel_api.features.validation import (
+    COMPARE,
+    EXCLUSIVE,
+    OneProfile,
+    OneTopic,
+    Profile,
+    Topic,
+    Validation,
+    ValidationRow,
+)
 from evenkeel_api.schema import Struct
 from msgspec import Meta
 
 from .. import texts
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from evenkeel_api.features.validation import ValidationPlan
 
 PROFILES = {
@@ -47,18 +53,22 @@ class Overview(Struct, frozen=True):
     reports: Annotated[list[ValidationRow], Meta(description="all reports, the newest first")]
 
 
-def order(fields: Mapping[str, str]) -> ValidationOrder | None:
-    """The order that somebody chose in the form; None if a choice is not in the lists."""
-    compares, exclusive = fields.get("compare", "no"), fields.get("exclusive", "no")
-    profile, topic = fields.get("profile", "quick"), fields.get("topic", "")
-    if profile not in get_args(Profile) or topic not in get_args(Topic):
-        return None
-    if not {compares, exclusive} <= {"yes", "no"}:
-        return None
-    return msgspec.convert(
-        {"profile": profile, "topic": topic, "compare": compares == "yes", "exclusive": exclusive == "yes"},
-        type=ValidationOrder,
-    )
+Choice = Literal["yes", "no"]
+REFUSAL = Meta(extra={"refusal": "validation-choice"})
+
+
+class Order(Struct, frozen=True):
+    """What somebody chose in the form."""
+
+    profile: Annotated[OneProfile, REFUSAL] = "quick"
+    topic: Annotated[OneTopic, REFUSAL] = ""
+    compare: Annotated[Choice, COMPARE, REFUSAL] = "no"
+    exclusive: Annotated[Choice, EXCLUSIVE, REFUSAL] = "no"
+
+    @property
+    def arguments(self) -> tuple[Profile, Topic, bool, bool]:
+        """The arguments of PlanValidation and StartValidation."""
+        return self.profile, self.topic, self.compare == "yes", self.exclusive == "yes"
 
 
 def announcement(plan: ValidationPlan) -> list[str]:

@@ -5,31 +5,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from evenkeel_api.features.validation import Changed, LeftOut, Measured, ValidationRow
+from evenkeel_api.features.validation import (
+    Changed,
+    LeftOut,
+    Measured,
+    OneValidation,
+    TwoValidations,
+    ValidationComparison,
+    ValidationPlan,
+    ValidationReport,
+    ValidationRow,
+)
 from evenkeel_api.roles import ADMIN
 from evenkeel_common.packets import Truncated
-from flask import Blueprint, Response, abort, current_app, jsonify, render_template, request, url_for
+from flask import Response, abort, current_app, render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentError, AgentRefused
 from ..context import Nav, call
+from ..parameters import BadParameter, read
 from ..recorder.download import Downloads, Recording
-from ..tables import csv_file
+from ..tables import Table
+from ..twins import JSON, Feature
 from . import model
 
 if TYPE_CHECKING:
-    from evenkeel_api.features.validation import (
-        Validation,
-        ValidationComparison,
-        ValidationOrder,
-        ValidationPlan,
-        ValidationReport,
-    )
+    from evenkeel_api.features.validation import Validation
 
-blueprint = Blueprint("validation", __name__, template_folder="templates")
+blueprint = Feature("validation", __name__, template_folder="templates")
 NAV = Nav(130, "Validation", "validation.page")
-TYPES = {"json": "application/json", "html": "text/html"}
+TYPES = {"json": JSON, "html": "text/html"}
 
 blueprint.add_app_template_filter(model.utc, "utc_minute")
 
@@ -75,14 +80,16 @@ def page() -> tuple[str, int]:
     return _page()
 
 
-@blueprint.get("/validation.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_overview()), mimetype="application/json")
+@blueprint.twin("/validation.json", model.Overview, "GetValidation", "ListValidations")
+def page_json() -> model.Overview:
+    """The validation that runs, and all reports."""
+    return _overview()
 
 
-@blueprint.get("/validation.csv")
-def page_csv() -> Response:
-    return csv_file(ValidationRow, _overview().reports, "validations")
+@blueprint.twin("/validation.csv", ValidationRow, "GetValidation", "ListValidations")
+def page_csv() -> Table:
+    """All reports of validations, the newest first."""
+    return Table(_overview().reports, "validations")
 
 
 @blueprint.get("/validation/progress")
@@ -101,30 +108,27 @@ def progress() -> Response:
 # a plan, and the start
 
 
-def _order(fields: Any) -> tuple[Any, ...]:
-    """The arguments of PlanValidation and StartValidation. Aborts if a choice is not in the lists."""
-    chosen: ValidationOrder | None = model.order(fields)
-    if chosen is None:
-        abort(422, texts.text("validation-choice"))
-    return chosen.profile, chosen.topic, chosen.compare, chosen.exclusive
+def _plan(order: model.Order) -> ValidationPlan:
+    found: ValidationPlan = call("PlanValidation", *order.arguments)
+    return found
 
 
 @blueprint.get("/validation/plan")
 def plan() -> tuple[str, int]:
     """What the validation would do. The button below it starts the validation."""
-    wanted = _order(request.args)
+    order = read(model.Order, request.args)
     try:
-        found: ValidationPlan = call("PlanValidation", *wanted)
+        found = _plan(order)
     except AgentError as error:
-        return _refused(error, wanted)
+        return _refused(error, order.arguments)
     made = render_template(
         "validation/plan.html",
         plan=found,
         lines=model.announcement(found),
-        profile=wanted[0],
-        topic=wanted[1],
-        compare="yes" if wanted[2] else "no",
-        exclusive="yes" if wanted[3] else "no",
+        profile=order.profile,
+        topic=order.topic,
+        compare=order.compare,
+        exclusive=order.exclusive,
         profiles=model.PROFILES,
         topics=model.TOPICS,
         role=ADMIN,
@@ -132,22 +136,21 @@ def plan() -> tuple[str, int]:
     return made, 200
 
 
-@blueprint.get("/validation/plan.json")
-def plan_json() -> Response:
-    return Response(
-        msgspec.json.encode(call("PlanValidation", *_order(request.args))), mimetype="application/json"
-    )
+@blueprint.twin("/validation/plan.json", ValidationPlan, "PlanValidation", query=model.Order)
+def plan_json(order: model.Order) -> ValidationPlan:
+    """What a validation would do. Nothing is written."""
+    return _plan(order)
 
 
-@blueprint.get("/validation/plan.csv")
-def plan_csv() -> Response:
-    """The cases that the validation would leave out."""
-    return csv_file(LeftOut, call("PlanValidation", *_order(request.args)).left_out, "left-out")
+@blueprint.twin("/validation/plan.csv", LeftOut, "PlanValidation", query=model.Order)
+def plan_csv(order: model.Order) -> Table:
+    """The cases that a validation would leave out."""
+    return Table(_plan(order).left_out, "left-out")
 
 
 @blueprint.post("/validation/start")
 def start() -> tuple[str, int]:
-    wanted = _order(request.form)
+    wanted = read(model.Order, request.form).arguments
     try:
         call("StartValidation", *wanted)
     except AgentError as error:
@@ -188,25 +191,41 @@ def report(id_: str) -> str:
     )
 
 
-@blueprint.get("/validation/<id_>/summary.json")
-def report_json(id_: str) -> Response:
-    return Response(msgspec.json.encode(_show(id_)), mimetype="application/json")
+@blueprint.twin("/validation/<id>/summary.json", ValidationReport, "ShowValidation", query=OneValidation)
+def report_json(one: OneValidation) -> ValidationReport:
+    """The report of a validation, in short."""
+    return _show(one.id)
 
 
-@blueprint.get("/validation/<id_>/figures.csv")
-def report_csv(id_: str) -> Response:
-    return csv_file(Measured, _show(id_).figures, f"validation-{id_}")
+@blueprint.twin("/validation/<id>/figures.csv", Measured, "ShowValidation", query=OneValidation)
+def report_csv(one: OneValidation) -> Table:
+    """The figures of a validation."""
+    return Table(_show(one.id).figures, f"validation-{one.id}")
 
 
-@blueprint.get("/validation/<id_>/report.<kind>")
-def download(id_: str, kind: str) -> Response | tuple[str, int] | tuple[Response, int]:
+@blueprint.twin(
+    "/validation/<id>/report.json",
+    dict[str, Any],
+    "OpenValidation",
+    query=OneValidation,
+    errors={409: "Too many downloads run."},
+)
+def saved_json(one: OneValidation) -> Response:
+    """The whole report of a validation: the `report.json` of `ek-validate`."""
+    return _download(one.id, "json")
+
+
+@blueprint.get("/validation/<id_>/report.html")
+def saved_html(id_: str) -> Response:
+    return _download(id_, "html")
+
+
+def _download(id_: str, kind: str) -> Response:
     """The whole report as a file. The browser saves it: no page of the panel shows it."""
-    if kind not in TYPES:
-        abort(404, texts.text("validation-format"))
     _show(id_)
     downloads: Downloads = current_app.extensions.setdefault("evenkeel-downloads", Downloads())
     if not downloads.begin():
-        return _no_file(409, texts.text("not-downloaded", reason=texts.phrase("downloads-full")))
+        abort(409, texts.text("not-downloaded", reason=texts.phrase("downloads-full")))
     try:
         descriptor: int = call("OpenValidation", id_, kind)
     except BaseException:
@@ -215,7 +234,7 @@ def download(id_: str, kind: str) -> Response | tuple[str, int] | tuple[Response
     try:
         content = Recording(descriptor, downloads.end)
     except Truncated as error:
-        return _no_file(503, texts.text("not-downloaded", reason=str(error)))
+        abort(503, texts.text("not-downloaded", reason=str(error)))
     response = Response(content, mimetype=TYPES[kind])
     response.headers["Content-Disposition"] = f'attachment; filename="validation-{id_}.{kind}"'
     # nginx must not store the file: it would write it to the flash.
@@ -223,46 +242,33 @@ def download(id_: str, kind: str) -> Response | tuple[str, int] | tuple[Response
     return response
 
 
-def _no_file(status: int, message: str) -> tuple[str, int] | tuple[Response, int]:
-    if request.path.endswith(".json"):
-        return jsonify(error="Download", reason=message), status
-    return _page(status, message=message, kind="bad")
-
-
 # two reports
 
 
-def _comparison() -> tuple[str, str, ValidationComparison | None]:
-    """The two ids, and the comparison; None without two ids. Raises AgentError."""
-    before, after = (request.args.get(side, "")[:40] for side in ("first", "second"))
-    if not before or not after:
-        return before, after, None
-    return before, after, call("CompareValidations", before, after)
+def _compare(two: TwoValidations) -> ValidationComparison:
+    found: ValidationComparison = call("CompareValidations", two.first, two.second)
+    return found
 
 
 @blueprint.get("/validation/compare")
 def compare() -> tuple[str, int]:
     try:
-        before, after, found = _comparison()
+        two = read(TwoValidations, request.args)
+        found = _compare(two)
+    except BadParameter:
+        return _page(422, message=texts.text("validation-two"), kind="bad")
     except AgentError as error:
         return _refused(error)
-    if found is None:
-        return _page(422, message=texts.text("validation-two"), kind="bad")
-    return render_template("validation/compare.html", before=before, after=after, found=found), 200
+    return render_template("validation/compare.html", before=two.first, after=two.second, found=found), 200
 
 
-@blueprint.get("/validation/compare.json")
-def compare_json() -> Response | tuple[Response, int]:
-    found = _comparison()[2]
-    if found is None:
-        return jsonify(error="InvalidArgument", reason=texts.text("validation-two")), 422
-    return Response(msgspec.json.encode(found), mimetype="application/json")
+@blueprint.twin("/validation/compare.json", ValidationComparison, "CompareValidations", query=TwoValidations)
+def compare_json(two: TwoValidations) -> ValidationComparison:
+    """The comparison of two reports."""
+    return _compare(two)
 
 
-@blueprint.get("/validation/compare.csv")
-def compare_csv() -> Response:
-    """The differences of /validation/compare.json."""
-    before, after, found = _comparison()
-    if found is None:
-        abort(422, texts.text("validation-two"))
-    return csv_file(Changed, found.changed, f"validation-{before}-{after}")
+@blueprint.twin("/validation/compare.csv", Changed, "CompareValidations", query=TwoValidations)
+def compare_csv(two: TwoValidations) -> Table:
+    """The figures that differ between two reports."""
+    return Table(_compare(two).changed, f"validation-{two.first}-{two.second}")

@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from evenkeel_api.schema import Struct
 from evenkeel_history.tiers import DAY, HOUR, slot
+from msgspec import Meta
 
 from .. import problems, texts
 from ..history.model import amount, order
@@ -23,49 +24,71 @@ if TYPE_CHECKING:
     from evenkeel_history.period import Sum
     from evenkeel_history.reader import Found
 
-SPANS = {14: "14 days", 90: "90 days"}  # that a user can choose: days → words after "the last"
-RATE_DAYS = 14  # today's rate is the mean over this many days
+Days = Literal[14, 90]
+SPANS: dict[Days, str] = {
+    14: "14 days",
+    90: "90 days",
+}  # that a user can choose: days → words after "the last"
+RATE_DAYS: Days = 14  # today's rate is the mean over this many days
 LEAST_S = HOUR  # a rate needs at least this much sampled time
 FAR_DAYS = 36525.0  # an end that is further away is not worth a date
 
 
-class Row(Struct, frozen=True):
+class Query(Struct, frozen=True):
+    days: Annotated[Days, Meta(description="days, today included")] = RATE_DAYS
+
+
+class Written(Struct, frozen=True):
     """What an app has written to a device on a day (UTC)."""
 
-    day: str  # YYYY-MM-DD
-    app: str  # empty: the rest of the board
+    day: Annotated[str, Meta(description="YYYY-MM-DD")]
+    app: Annotated[str, Meta(description="empty: the rest of the board")]
     device: str
     bytes: int
-    sampled_s: float  # the sampled part of the day
+    sampled_s: Annotated[float, Meta(description="the sampled part of the day")]
 
 
 class Writer(Struct, frozen=True):
     """What an app writes to a device at today's rate."""
 
-    app: str  # empty: the rest of the board
+    app: Annotated[str, Meta(description="empty: the rest of the board")]
     bytes_per_day: int
-    part: float  # 0..1 of what all write to the device
+    part: Annotated[float, Meta(description="0..1 of what all write to the device")]
 
 
-class Device(Struct, frozen=True):
-    """A flash device. None: the device does not report the value, or it is not known yet."""
+class FlashDevice(Struct, frozen=True):
+    """A flash device. null: the device does not report the value, or it is not known yet."""
 
     name: str
-    reported_at: int | None  # seconds since 1970
-    life_a_percent: int | None  # used part of the life of memory of type A: upper end of a range of 10 %
+    reported_at: Annotated[int | None, Meta(description="seconds since 1970")]
+    life_a_percent: Annotated[
+        int | None,
+        Meta(description="used part of the life of memory of type A: upper end of a range of 10 %"),
+    ]
     life_b_percent: int | None
-    life_used_percent: int | None  # the larger one of both
-    spare_blocks: str | None  # normal, warning or urgent
-    bytes_per_day: int | None  # today's rate: mean over the last RATE_DAYS, while the board was on
-    writers: list[Writer]  # largest first
-    least_bytes: int | None  # the device can take at least this much until its life ends
+    life_used_percent: Annotated[int | None, Meta(description="the larger one of both")]
+    spare_blocks: Annotated[str | None, Meta(description="normal, warning or urgent")]
+    bytes_per_day: Annotated[
+        int | None, Meta(description="today's rate: mean over the last 14 days, while the board was on")
+    ]
+    writers: Annotated[list[Writer], Meta(description="largest first")]
+    least_bytes: Annotated[
+        int | None, Meta(description="the device can take at least this much until its life ends")
+    ]
     most_bytes: int | None
-    ends_after: int | None  # at today's rate, the life ends not before this time, seconds since 1970
+    ends_after: Annotated[
+        int | None,
+        Meta(description="at today's rate, the life ends not before this time, seconds since 1970"),
+    ]
     ends_before: int | None
-    watched_since: int | None  # time of the oldest report on which the bounds rely
-    write_amplification: float | None  # bytes that the device writes to its cells for each written byte
-    outlook: str  # how long it lasts: a sentence
-    basis: str  # what the outlook relies on, and what is unknown: sentences
+    watched_since: Annotated[
+        int | None, Meta(description="time of the oldest report on which the bounds rely")
+    ]
+    write_amplification: Annotated[
+        float | None, Meta(description="bytes that the device writes to its cells for each written byte")
+    ]
+    outlook: Annotated[str, Meta(description="how long it lasts: a sentence")]
+    basis: Annotated[str, Meta(description="what the outlook relies on, and what is unknown: sentences")]
 
 
 class WearPage(Struct, frozen=True):
@@ -74,12 +97,20 @@ class WearPage(Struct, frozen=True):
     start: int
     end: int
     days: int
-    problem: str  # why a part of the history may be missing: a sentence; empty if nothing is missing
-    # The board warns if a device reports at least this much of its life as used; 0: it does not. None: not known.
-    limit_percent: int | None
+    problem: Annotated[
+        str,
+        Meta(description="why a part of the history may be missing: a sentence; empty if nothing is missing"),
+    ]
+    limit_percent: Annotated[
+        int | None,
+        Meta(
+            description="the board warns if a device reports at least this much of its life as used; 0: it does not;"
+            " null: not known"
+        ),
+    ]
     problems: list[Problem]
-    devices: list[Device]
-    rows: list[Row]
+    devices: list[FlashDevice]
+    rows: list[Written]
 
 
 def _rates(found: Found, now: int) -> tuple[float, dict[str, dict[str, float]]]:
@@ -99,7 +130,7 @@ def _rates(found: Found, now: int) -> tuple[float, dict[str, dict[str, float]]]:
 
 def devices(
     found: Found, states: Mapping[str, list[tuple[int, Wear]]], names: Collection[str], now: int
-) -> list[Device]:
+) -> list[FlashDevice]:
     """The flash devices NAMES, with what they have reported (STATES) and what was written to them (FOUND)."""
     sampled_s, rates = _rates(found, now)
     return [_device(name, states.get(name, []), rates.get(name, {}), sampled_s) for name in sorted(names)]
@@ -107,7 +138,7 @@ def devices(
 
 def _device(
     name: str, states: list[tuple[int, Wear]], rates: Mapping[str, float], sampled_s: float
-) -> Device:
+) -> FlashDevice:
     at, state = states[-1] if states else (None, None)
     lives = (state.life_a, state.life_b) if state else (None, None)
     used = state.life_used if state else None
@@ -117,7 +148,7 @@ def _device(
     least_days = projection.days(left.least, per_day) if left else None
     most_days = projection.days(left.most, per_day) if left else None
     outlook, basis = _outlook(name, bool(states), used, left, per_day, least_days, most_days)
-    return Device(
+    return FlashDevice(
         name=name,
         reported_at=at,
         life_a_percent=lives[0],
@@ -195,7 +226,9 @@ def _words(at: int) -> str:
     return time.strftime("%d\u00a0%b\u00a0%Y", time.gmtime(at)).removeprefix("0")
 
 
-def page_data(found: Found, days: int, problem: str, flash: list[Device], status: Status | None) -> WearPage:
+def page_data(
+    found: Found, days: int, problem: str, flash: list[FlashDevice], status: Status | None
+) -> WearPage:
     """STATUS: of the board; None: the agent does not answer."""
     notes = status.problems if status else []
     return WearPage(
@@ -207,7 +240,7 @@ def page_data(found: Found, days: int, problem: str, flash: list[Device], status
         problems=[problems.of_agent(note) for note in notes if note.code.startswith("wear-")],
         devices=flash,
         rows=[
-            Row(date, app, device, flow.bytes, sampled_s)
+            Written(date, app, device, flow.bytes, sampled_s)
             for at, point in sorted(found.points.items())
             for date, sampled_s in [(day(at), round(point.ms / 1000, 3))]
             for (app, device, _), flow in sorted(point.flows.items(), key=lambda item: order(*item[0][:1]))

@@ -6,9 +6,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-import msgspec
 from evenkeel_history.tiers import DAY, slot
-from flask import Blueprint, Response, abort, render_template, request, url_for
+from flask import render_template, request, url_for
 
 from .. import texts
 from ..agent import AgentError
@@ -17,28 +16,23 @@ from ..context import Nav, call, panel, view
 from ..history import chart
 from ..history.model import colors, duration, everybody, title
 from ..history.views import problem_of, reader, ticks
-from ..tables import csv_file
+from ..parameters import read
+from ..tables import Table
 from ..times import moment
+from ..twins import Feature
 from . import model
+from .model import Query
 
 if TYPE_CHECKING:
     from evenkeel_history.reader import Found
 
     from ..board import View
 
-blueprint = Blueprint("wear", __name__, template_folder="templates")
+blueprint = Feature("wear", __name__, template_folder="templates")
 NAV = Nav(110, "Wear", "wear.page")
 
 
-def _days() -> int:
-    """The span in the URL, in days. If it is bad, the answer is 422 with the reason."""
-    days = request.args.get("days", str(model.RATE_DAYS))
-    if days not in map(str, model.SPANS):
-        abort(422, texts.text("wear-days", days=list(model.SPANS)))
-    return int(days)
-
-
-def load(days: int, shown: View) -> tuple[Found, list[model.Device]]:
+def load(days: int, shown: View) -> tuple[Found, list[model.FlashDevice]]:
     """What was written in the last DAYS days, today included, and the devices of the board SHOWN."""
     now = int(time.time())
     source = reader()
@@ -54,27 +48,28 @@ def _data(days: int) -> tuple[Found, model.WearPage]:
     return found, model.page_data(found, days, problem_of(found), flash, shown.status)
 
 
-@blueprint.get("/wear.json")
-def page_json() -> Response:
-    return Response(msgspec.json.encode(_data(_days())[1]), mimetype="application/json")
+@blueprint.twin("/wear.json", model.WearPage, query=Query)
+def page_json(query: Query) -> model.WearPage:
+    """The life of the flash devices, and what each app has written."""
+    return _data(query.days)[1]
 
 
-@blueprint.get("/wear.csv")
-def page_csv() -> Response:
-    days = _days()
-    return csv_file(model.Row, _data(days)[1].rows, f"wear-{days}-days")
+@blueprint.twin("/wear.csv", model.Written, query=Query)
+def page_csv(query: Query) -> Table:
+    """What each app has written to each device on each day."""
+    return Table(_data(query.days)[1].rows, f"wear-{query.days}-days")
 
 
 @blueprint.get("/wear")
 def page() -> str:
-    return _page(_days())
+    return _page(read(Query, request.args).days)
 
 
 @blueprint.post("/wear/limit")
 def set_limit() -> str | tuple[str, int]:
     """Set the limit: the field `limit` of the form is a percentage or "off"."""
     typed = request.form.get("limit", "")
-    days = _days()
+    days = read(Query, request.args).days
     try:
         if not typed.strip():
             raise BadNumber(texts.text("wear-limit-missing"))
