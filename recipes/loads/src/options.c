@@ -146,7 +146,8 @@ int opt_parse(int argc, char **argv, const struct opt_program *program)
 			die_usage("unknown option %s, or it takes no value", argv[optind - 1]);
 		set(&program->opts[c - FIRST], optarg);
 	}
-	if (argc - optind != (int)program->positionals)
+	if (argc - optind < (int)program->positionals ||
+	    (argc - optind > (int)program->positionals && !program->more))
 		die_usage("expected %s, but got %d argument(s)", program->positional,
 			  argc - optind);
 	return optind;

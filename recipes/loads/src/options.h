@@ -35,6 +35,7 @@ struct opt_program {
 	const char *about;	/* one or two lines */
 	const char *positional;	/* the required arguments, such as "one file to play" */
 	unsigned int positionals;	/* number of required arguments */
+	bool more;		/* further arguments are allowed */
 	const struct opt *opts;	/* ends with an entry without a name */
 };
 

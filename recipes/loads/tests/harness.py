@@ -21,6 +21,7 @@ MIB = 1 << 20
 BUILD = Path(os.environ.get("EK_BUILD", "."))
 PLAYER = str(BUILD / "ek-player")
 LOADER = str(BUILD / "ek-loader")
+READER = str(BUILD / "ek-light-reader")
 WRITER = str(BUILD / "ek-writer")
 DISTURB = str(BUILD / "ek-disturb")
 APPSTART = str(BUILD / "ek-appstart")
