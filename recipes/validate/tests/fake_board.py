@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A fake board: a sysfs tree with an eMMC, and a fio that moves no data but counts it.
+"""A fake board: a sysfs tree with an eMMC, and loads that move no data but count it.
 
-Run as a program, this file is the fake fio: it reads the job file, counts bytes in io.stat of its group and in the
-stat of the disk, and prints a report when it has moved its bytes or gets SIGTERM. BOARD_FAULT lets it fail.
+Run as a program, this file is fio or ek-light-reader, whichever the first argument says. fio reads the job file, counts bytes
+in io.stat of its group and in the stat of the disk, and prints a report when it has moved its bytes or gets SIGTERM.
+ek-light-reader counts its reads, and writes its log at SIGTERM. BOARD_FAULT lets both fail.
 """
 
 import json
@@ -96,13 +97,13 @@ class Groups:
             "BOARD_WEIGHT": str(load.weight),
         }
         command: Sequence[str] = load.arguments
-        if command[0] == "fio":
-            command = [sys.executable, "-S", __file__, *command[1:]]
+        if command[0] in PROGRAMS:
+            command = [sys.executable, "-S", __file__, *command]
         with log.open("wb") as output:
             process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)
         with (self.root / "pids").open("a") as file:
             file.write(f"{process.pid}\n")
-        # On a busy host, Python takes long to start. The fake fio counts from here on.
+        # On a busy host, Python takes long to start. The fake load counts from here on.
         while process.poll() is None and not (group / "io.stat").read_text():
             time.sleep(0.005)
         return process
@@ -150,13 +151,11 @@ def _fake_fio(arguments: Sequence[str]) -> int:
     output = Path(next(a for a in arguments if a.startswith("--output=")).partition("=")[2])
     options: dict[str, str] = {}
     names: list[str] = []
-    rates: list[int] = []
     for line in Path(arguments[-1]).read_text().splitlines():
         if line.startswith("["):
-            names += [line.strip("[]")] if line != "[global]" else []
+            names.append(line.strip("[]"))
         elif "=" in line:
             options[line.partition("=")[0]] = line.partition("=")[2]
-            rates += [int(line.partition("=")[2])] if line.startswith("rate=") else []
     side = "write" if "write" in options["rw"] else "read"
     if os.environ["BOARD_FAULT"] == side:
         sys.stdout.write(
@@ -192,14 +191,35 @@ def _fake_fio(arguments: Sequence[str]) -> int:
         "lat_ns": {"bins": {"150000": ios - ios // 100, "2000000": ios // 100}},
     }
     job = {"jobname": names[0], "error": 0, "read": none, "write": none, "trim": none, side: done}
-    for i, _ in enumerate(names if "write_lat_log" in options else ()):
-        # each read that was planned until now
-        period = size / rates[i]
-        log = "".join(f"{1000 * n * period:.0f}, 200000, 0, 4096\n" for n in range(int(took / period) + 1))
-        Path(f"{options['write_lat_log']}_lat.{i + 1}.log").write_text(log)
     output.write_text("fio: a warning\n" + json.dumps({"jobs": [job]}))
     return 0
 
 
+def _fake_reader(arguments: Sequence[str]) -> int:
+    options = {name[2:]: value for name, _, value in (a.partition("=") for a in arguments) if name != "--"}
+    if os.environ["BOARD_FAULT"] == "read":
+        sys.stderr.write(
+            f"ek-light-reader: cannot read {arguments[-1]}: {os.environ.get('BOARD_ERROR', 'Input/output error')}\n"
+        )
+        return 1
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda *_: ended.append(1))
+    begin, rate, size = time.monotonic(), int(options["rate"]), int(options["size"])
+    while not ended:
+        time.sleep(0.002)
+        reads = int((time.monotonic() - begin) * rate) + 1
+        group = Path(os.environ["BOARD_GROUP"])
+        for name in ("io.evenkeel.stat", "io.stat"):
+            (group / "new").write_text(f"{NUMBER} rbytes={reads * size} wbytes=0 rios={reads} wios=0\n")
+            os.replace(group / "new", group / name)
+    # each read that was planned until now
+    planned = (begin + n / rate for n in range(int((time.monotonic() - begin) * rate) + 1))
+    Path(options["log"]).write_text("".join(f"{at * 1e9:.0f} 200000\n" for at in planned))
+    return 0
+
+
+PROGRAMS = {"fio": _fake_fio, "ek-light-reader": _fake_reader}
+
+
 if __name__ == "__main__":
-    sys.exit(_fake_fio(sys.argv[1:]))
+    sys.exit(PROGRAMS[sys.argv[1]](sys.argv[2:]))

@@ -86,15 +86,6 @@ def test_an_io_that_is_larger_than_its_area_is_refused() -> None:
         fio.job_file(Job("a", "read", "100m"), AREA, seconds=1, limit=0, seed=1)
 
 
-def test_planned_reads_are_shared_among_readers() -> None:
-    text = fio.job_file(
-        Job("r", "randread", "4k", per_second=100), AREA, seconds=1, limit=0, seed=5, log=Path("/run/r")
-    )
-    assert text.count("\n[r") == fio.READERS
-    assert len({line for line in text.splitlines() if line.startswith("randseed")}) == fio.READERS
-    assert options(text)["write_lat_log"] == "/run/r"
-
-
 def test_buffered_loads_use_the_page_cache() -> None:
     found = options(fio.job_file(Job("a", "write", "1m", buffered=True), AREA, seconds=1, limit=MB, seed=1))
     assert (found["direct"], found["ioengine"]) == ("0", "psync")
@@ -160,76 +151,6 @@ def test_without_samples_there_is_no_percentile() -> None:
     assert fio.curve({}) == []
 
 
-def lines(*ns: int, every_s: float = 0) -> str:
-    """The log of a reader whose reads took NS. One completed EVERY_S. The first one never counts."""
-    return "".join(f"{round(1000 * every_s * i)}, {n}, 0, 4096\n" for i, n in enumerate((0, *ns)))
-
-
-def test_a_late_read_delays_the_planned_reads_behind_it() -> None:
-    """The first reader plans a read each 0.5 s: the first takes 1.2 s, the others none. They waited 0.7 and 0.2 s."""
-    job = Job("r", "randread", "4k", per_second=round(2 * fio.READERS / 0.75))
-    interval = 4096e9 / fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)[0]
-    late = round(2.4 * interval)
-    others = [lines(*[0] * 20)] * (fio.READERS - 1)
-    bins = fio.logged([lines(late, 0, 0, 0), *others], job, 2.0)
-    assert [ns / interval for ns in sorted(bins) if ns] == pytest.approx([0.4, 1.4, 2.4], abs=0.01)
-
-
-def test_reads_that_never_started_count() -> None:
-    """The first reader plans a read each 4/3 s. In 6 s, it starts two of five."""
-    job = Job("r", "randread", "4k", per_second=fio.READERS)
-    others = [lines(*[0] * 9)] * (fio.READERS - 1)
-    found = sorted(ns for ns in fio.logged([lines(100), *others], job, 6.0) if ns)
-    assert found == pytest.approx([100, 2e9, 2e9 + 4e9 / 3], abs=1e7)
-
-
-@pytest.mark.parametrize("stop_s", [0.0, 0.09, 0.15])
-def test_reads_that_fio_did_not_begin_do_not_count(stop_s: float) -> None:
-    """fio is stopped after 10 s, and ends STOP_S later, because a reader sleeps until its next read."""
-    job = Job("r", "randread", "4k", per_second=100)
-    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
-    logs = [lines(*[2000] * int(10 / each), every_s=each) for each in every]
-    bins = fio.logged(logs, job, 10 + stop_s)
-    assert set(bins) == {2000}
-    assert sum(bins.values()) == pytest.approx(1000, abs=fio.READERS)
-
-
-def test_a_stall_until_the_end_counts() -> None:
-    """After 9 s, no read completes. All reads that were planned for the last second have waited."""
-    job = Job("r", "randread", "4k", per_second=100)
-    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
-    logs = [lines(*[2000] * (int(9 / each) - 1), every_s=each) for each in every]
-    waited = sorted(
-        ns for ns, count in fio.logged(logs, job, 10.0).items() if ns > 2000 for _ in range(count)
-    )
-    assert len(waited) == pytest.approx(100, abs=2 * fio.READERS)
-    assert waited[-1] / 1e9 == pytest.approx(1, abs=max(every))
-
-
-def test_reads_before_the_window_do_not_count() -> None:
-    """In the first second, reads take 50 ms, longer than planned, so that they delay others until 1.5 s."""
-    job = Job("r", "randread", "4k", per_second=fio.READERS * 20)
-    every = [4096 / rate for rate in fio.rates(4096 * job.per_second / fio.READERS, fio.READERS)]
-    logs = [lines(*[50_000_000] * 20, *[2000] * (int(10 / each) - 20), every_s=each) for each in every]
-    assert max(fio.logged(logs, job, 10.0)) > 2000
-    assert set(fio.logged(logs, job, 10.0, settle=3.0)) == {2000}
-    # without the reads of the first 3 of 10 s
-    whole, later = (sum(fio.logged(logs, job, 10.0, settle=s).values()) for s in (0.0, 3.0))
-    assert whole - later == pytest.approx(3 * job.per_second, abs=fio.READERS)
-
-
-def test_the_log_of_each_reader_is_needed() -> None:
-    with pytest.raises(ValueError, match="the logs of 1 of 8 readers"):
-        fio.logged([lines(100)], Job("r", "randread", "4k", per_second=fio.READERS), 1.0)
-
-
-def test_readers_do_not_read_in_step() -> None:
-    text = fio.job_file(Job("r", "randread", "4k", per_second=100), AREA, seconds=1, limit=0, seed=5)
-    found = [int(line.partition("=")[2]) for line in text.splitlines() if line.startswith("rate=")]
-    assert len(set(found)) == fio.READERS
-    assert sum(found) == pytest.approx(100 * 4096, rel=0.001)
-
-
 def test_counters_of_a_group() -> None:
     text = "8:0 rbytes=1 wbytes=2 rios=1 wios=1 dbytes=0 dios=0\n179:0 rbytes=30 wbytes=40 rios=3 wios=4 dbytes=0 dios=0\n"
     assert fio.io_stat(text, "179:0") == (30, 40)
@@ -245,12 +166,9 @@ def test_the_real_fio_accepts_the_job_files(tmp_path: Path) -> None:
     jobs = {
         "w": (Job("w", "write", "64k", 4), 3 * MB),
         "f": (Job("f", "randwrite", "4k", sync="fsync", buffered=True), 64 << 10),
-        "r": (Job("r", "randread", "4k", per_second=80), 0),
     }
     for name, (job, limit) in jobs.items():
-        text = fio.job_file(
-            job, area, seconds=1, limit=limit, seed=1, log=tmp_path / "r" if name == "r" else None
-        )
+        text = fio.job_file(job, area, seconds=1, limit=limit, seed=1)
         # a file system in RAM has no direct I/O
         (tmp_path / "job").write_text(text.replace("direct=1", "direct=0"))
         out = tmp_path / f"{name}.json"
@@ -261,6 +179,3 @@ def test_the_real_fio_accepts_the_job_files(tmp_path: Path) -> None:
         found = fio.parse(out.read_text())
         assert found.written == limit
         assert sum(found.bins.values()) == found.ios > 0
-    logs = [p.read_text() for p in sorted(tmp_path.glob("r_lat.*.log"))]
-    assert len(logs) == fio.READERS
-    assert sum(fio.logged(logs, jobs["r"][0], 1.0).values()) == pytest.approx(80, abs=16)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from evenkeel_api.features.cache import Cache
 from evenkeel_report.row import Figure
-from evenkeel_validate import cases, discards, fio, measure, priority, recording
+from evenkeel_validate import cases, discards, measure, priority, recording
 from evenkeel_validate.cases import MB, Case, Job
 from evenkeel_validate.errors import ValidateError
 from evenkeel_validate.loads import Load, Window
@@ -35,12 +35,14 @@ class Fixed:
     outputs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     started: list[list[Load]] = field(default_factory=list)
     limits: list[int] = field(default_factory=list)
+    settled: list[float] = field(default_factory=list)
 
     def run(
         self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
     ) -> Window:
         self.started.append(list(loads))
         self.limits.append(limit)
+        self.settled.append(settle)
         rates = self.alone if len(loads) == 1 and self.alone else self.rates
         read = {load.name: int(rates.get(load.name, 0) * 2) for load in loads}
         return Window(2.0, read, dict.fromkeys(read, 0), limit, False)
@@ -70,16 +72,12 @@ def discarding(
     tmp_path: Path, discarded: int, folder: Path | None, load: str = "discards"
 ) -> tuple[Outcome, list[Load]]:
     """The figures alongside discards, and the loads."""
-    for number in range(1, fio.READERS + 1):
-        (tmp_path / f"reader_lat.{number}.log").write_text("0, 200000, 0, 4096\n" * 30)
+    (tmp_path / "reader.reads").write_text("1000000000 200000\n" * 30)
     runner = Fixed(tmp_path, {}, outputs={"load": {"bytes": discarded, "seconds": 2.5, "each_us": 700.0}})
-    # fio's logs of an earlier case are removed before the loads start, and these loads write none
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_: None)
-        known = {("latency.alone", "p50"): 100.0, ("latency.alone", "p99"): 200.0}
-        found = measure.measure(
-            case(f"latency.beside.{load}"), replace(context(runner, []), folder=folder, known=known), 8 * MB
-        )
+    known = {("latency.alone", "p50"): 100.0, ("latency.alone", "p99"): 200.0}
+    found = measure.measure(
+        case(f"latency.beside.{load}"), replace(context(runner, []), folder=folder, known=known), 8 * MB
+    )
     return found, runner.started[-1]
 
 
@@ -89,12 +87,56 @@ def test_discards_in_a_file_system_are_a_load_of_their_own(tmp_path: Path) -> No
     assert figures(found)["load-mbps"].value == 200.0
     assert figures(found)["p50"].value == 200.0
     reader, trims = loads
-    assert (reader.arguments[0], reader.name) == ("fio", "reader")
+    assert (reader.arguments[0], reader.name) == ("ek-light-reader", "reader")
     assert trims.arguments[1:] == ["-I", discards.__file__, "/data/.ek-validate/discards"]
     # on a partition, fio discards
-    assert [load.arguments[0] for load in discarding(tmp_path, 0, None)[1]] == ["fio", "fio"]
+    assert [load.arguments[0] for load in discarding(tmp_path, 0, None)[1]] == ["ek-light-reader", "fio"]
     others = discarding(tmp_path, 0, Path("/data/.ek-validate"), "reads")[1]
-    assert [load.arguments[0] for load in others] == ["fio", "fio"]
+    assert [load.arguments[0] for load in others] == ["ek-light-reader", "fio"]
+
+
+class Streaming(Fixed):
+    """A stream whose rate falls after 20 s. From then on, the reads alongside it take 90 ms instead of 0.2 ms."""
+
+    def run(
+        self, loads: Sequence[Load], *, settle: float, seconds: float, limit: int = 0, series: bool = False
+    ) -> Window:
+        self.started.append(list(loads))
+        reads = ((n / 50, 90_000_000 if n / 50 >= 20 else 200_000) for n in range(30 * 50))
+        (self.scratch / "reader.reads").write_text("".join(f"{at * 1e9:.0f} {ns}\n" for at, ns in reads))
+        points = [(second + 1.0, 120.0 if second < 20 else 60.0) for second in range(30)]
+        return Window(30.0, {"job": 0, "reader": 0}, {"job": limit, "reader": 0}, limit, False, True, points)
+
+    def report(self, load: Load) -> str:
+        done = {**DONE, "runtime": 30_000}
+        return json.dumps({"jobs": [{"error": 0, "read": done, "write": SIDE, "trim": SIDE}]})
+
+
+def test_a_stream_shows_how_long_reads_wait_after_its_rate_has_fallen(tmp_path: Path) -> None:
+    runner = Streaming(tmp_path, {})
+    outcome = measure.measure(case("device.sustained"), context(runner, []), 4096 * MB)
+    found = figures(outcome)
+    assert (found["first-mbps"].value, found["last-mbps"].value, found["fast-cache"].value) == (
+        120.0,
+        60.0,
+        2.4,
+    )
+    # of all writes, and of the reads after the fall
+    assert (found["p50"].value, found["max"].value) == (1.0, 5000.0)
+    assert (found["read-p50"].value, found["read-max"].value) == (90_000.0, 90_000.0)
+    assert outcome.series[0] == (1.0, 120.0)
+    assert outcome.curve == [(1.0, 0.99), (5000.0, 1.0)]
+    assert outcome.reads == [(90_000.0, 1.0)]
+    # Each request waits for at most one write, so the figures do not depend on the scheduler.
+    stream, reader = runner.started[0]
+    assert "iodepth=1\n" in Path(stream.arguments[-1]).read_text()
+    assert reader.name == "reader"
+
+
+def test_the_fall_of_a_stream() -> None:
+    series = [(float(s + 1), 100.0 if s < 6 else 80.0 if s == 6 else 60.0 + s % 2) for s in range(20)]
+    assert measure.fall(series) in (6, 7)
+    assert measure.fall([(1.0, 9.0), (2.0, 9.0), (3.0, 5.0), (4.0, 5.0)]) == 2
 
 
 def test_a_file_system_that_discards_nothing_has_no_figures(tmp_path: Path) -> None:
@@ -155,6 +197,8 @@ def test_a_promise_that_writes_shares_its_bytes_among_its_parts(tmp_path: Path) 
     assert runner.limits == [300 * MB, 0, 300 * MB, 200 * MB, 300 * MB]
     assert found.written == 1100 * MB
     assert chosen == ["none", "evenkeel"] * 3
+    # A device that was idle has collected garbage. Writes settle until that is used up, also alone.
+    assert runner.settled == [12, 2, 12, 12, 12]
 
 
 def test_a_device_that_writes_change_is_measured_before_and_after(tmp_path: Path) -> None:
@@ -278,12 +322,9 @@ def test_a_light_reader_waits_for_one_flush(tmp_path: Path) -> None:
 
 
 def test_the_bytes_of_flushes_are_those_of_both_runs(tmp_path: Path) -> None:
-    for number in range(1, fio.READERS + 1):
-        (tmp_path / f"reader_lat.{number}.log").write_text("0, 200000, 0, 4096\n" * 30)
+    (tmp_path / "reader.reads").write_text("1000000000 200000\n" * 30)
     runner = Fixed(tmp_path, {})
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Path, "unlink", lambda *_: None)
-        found = measure.measure(case("latency.beside.flushes"), context(runner, []), 8 * MB)
+    found = measure.measure(case("latency.beside.flushes"), context(runner, []), 8 * MB)
     assert runner.limits == [2 * MB, 6 * MB]
     assert found.written == 8 * MB
 
@@ -363,10 +404,9 @@ class Streams(Fixed):
         self.started.append(list(loads))
         self.windows.append(seconds)
         once = "time_based" not in (self.scratch / "stream.fio").read_text()
-        self.texts.append((self.scratch / "reader.fio").read_text())
-        for number in range(1, fio.READERS + 1):
-            log = "".join(f"{n}, {self.read_ns}, 0, 65536\n" for n in range(20))
-            (self.scratch / f"reader_lat.{number}.log").write_text(log)
+        self.texts.append((self.scratch / "stream.fio").read_text())
+        log = "".join(f"{n * 10**6} {self.read_ns}\n" for n in range(1000))
+        (self.scratch / "reader.reads").write_text(log)
         early = once and self.took_s < seconds
         return Window(self.took_s if early else seconds, {}, {}, 0, early)
 
@@ -428,7 +468,11 @@ def test_files_of_a_priority_directory(tmp_path: Path, files: Cached) -> None:
     assert runner.windows == [90, 20, 90, 20]
     reader, stream = runner.started[0]
     assert (reader.name, stream.name, reader.weight) == ("reader", "stream", 100)
-    assert all("invalidate=0" in text and "/priority/0:" in text for text in runner.texts)
+    assert all("invalidate=0" in text for text in runner.texts)
+    assert not reader.moves, "its files are in the cache, so it may never read the device"
+    assert reader.arguments[-priority.COUNT :] == [
+        str(tmp_path / "priority" / str(n)) for n in range(priority.COUNT)
+    ]
 
 
 def test_a_window_is_as_long_as_a_pass_over_the_file(tmp_path: Path, files: Cached) -> None:

@@ -14,7 +14,7 @@ from evenkeel_validate import cases, discards, fio, measure, plan
 from evenkeel_validate.cases import MB, Case, Need
 from evenkeel_validate.errors import Stopped
 from evenkeel_validate.plan import PROFILES, Budget, Plan, Profile
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 ALL = frozenset(get_args(Need))
@@ -117,7 +117,6 @@ def test_shares_of_two_and_four_groups_have_small_and_large_blocks(name: str, si
         assert bool([c for c in found if c.written]) is (name == "soak")
 
 
-@settings(deadline=None)
 @given(st.integers(0, 3 * 10**10), st.sampled_from(sorted(PROFILES)), st.sampled_from(sorted(plan.GUESS)))
 def test_no_plan_exceeds_its_budget(budget: int, name: str, kind: str) -> None:
     found = made(name, kind, others=OTHERS, budget=budget)

@@ -87,9 +87,3 @@ def test_the_files_have_the_announced_bytes_and_stay_open(folder: Path) -> None:
 
 def test_the_bytes_are_a_whole_number_of_mib_in_each_file() -> None:
     assert cases.PRIORITY_BYTES % (priority.COUNT * MB) == 0
-
-
-def test_fio_gets_all_files_and_a_colon_in_a_name_is_no_separator() -> None:
-    name = str(priority.fio_name(Path("/data/a:b")))
-    assert name.startswith(r"/data/a\:b/0:/data/a\:b/1:")
-    assert name.replace(r"\:", "").count(":") == priority.COUNT - 1

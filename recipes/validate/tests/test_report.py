@@ -52,12 +52,15 @@ def test_figures_of_other_schedulers_join_the_rows_of_the_subject() -> None:
     )
     found.add(
         "fair.read.1m",
-        Outcome([Figure("ratio", 1.0), Figure("other", 3.0)], curve=[(2, 1.0)], written=6),
+        Outcome([Figure("ratio", 1.0), Figure("other", 3.0)], curve=[(2, 1.0)], reads=[(3, 1.0)], written=6),
         "bfq",
         "t",
     )
     assert [(r.id, r.value, r.baselines) for r in found.rows] == [("fair.read.1m.ratio", 2.0, {"bfq": 1.0})]
-    assert found.curves == {"fair.read.1m": {"evenkeel": [(1, 1.0)], "bfq": [(2, 1.0)]}}
+    assert found.curves == {
+        "fair.read.1m": {"evenkeel": [(1, 1.0)], "bfq": [(2, 1.0)]},
+        "fair.read.1m.read": {"bfq": [(3, 1.0)]},
+    }
     assert found.written == 11
 
 

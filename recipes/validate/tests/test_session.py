@@ -291,8 +291,12 @@ def test_a_group_that_writes_stops_at_its_bytes(root: Path, launcher: board.Grou
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_cancelled_run_is_partial_and_keeps_its_figures(
-    root: Path, launcher: board.Groups, number: signal.Signals
+    root: Path, launcher: board.Groups, number: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
+    # The tests may run under nohup, or in the background. Then SIGHUP or SIGINT is ignored, and a run goes on.
+    old = signal.getsignal(number)
+    request.addfinalizer(lambda: signal.signal(number, old))
+    signal.signal(number, signal.SIG_DFL)
     before, handler = board.values(root / "sys"), signal.getsignal(number)
     run = make(root, launcher, exclusive=True)
     run.say = lambda line: os.kill(os.getpid(), number) if "latency.alone" in line else None

@@ -36,6 +36,7 @@ Need = Literal[
     "file system",
     "discard",
     "ek-player",
+    "ek-light-reader",
     "ek-writer",
     "ek-pairs",
     "ek-pool",
@@ -46,7 +47,7 @@ Need = Literal[
 
 @dataclass(frozen=True)
 class Job:
-    """A fio job in a group of its own.
+    """A load in a group of its own. fio runs it, or ek-light-reader, if its reads are planned.
 
     - `rw`: fio's pattern. `bs`: size of an I/O, as 4k or 1m. `depth`: I/Os outstanding.
     - `weight`: of its group. `fixed`: its fixed share in percent; 0: none.
@@ -54,7 +55,7 @@ class Job:
     - `per_second`: number of planned reads; 0: as many as possible.
     - `cached`: the pages of its file stay in the cache at its start; fio would remove them.
 
-    If the target is a file, another program runs a job that discards (discards.py).
+    If the target is a file, a third program runs a job that discards (discards.py).
     """
 
     name: str
@@ -130,8 +131,10 @@ class Case:
 
 # The window of a job of a promise that is measured alone and only reads. Reads end after a time.
 ALONE_S = 8.0
-# the time before the window of a job of a promise that is measured alone
+# the time before the window of a job of a promise that is measured alone and only reads
 ALONE_SETTLE_S = 2.0
+# the longest time before the window of a promise in which jobs write
+WRITING_SETTLE_S = 12.0
 # The window in which a flush or a discard is timed alone, and the time before it
 ONE_S, ONE_SETTLE_S = 1.5, 0.5
 # The longest window of a promise in which jobs write
@@ -173,11 +176,20 @@ def _limits(patterns: Patterns, sizes: Sequence[str], depths: Sequence[int], sec
 
 
 READER = Job("reader", "randread", "4k", per_second=100)
+READS: frozenset[Need] = frozenset({"ek-light-reader"})
 GROUPS: frozenset[Need] = frozenset({"groups"})
 
 
-def _latencies(seconds: float, written: int) -> list[Case]:
-    """A light reader alone, and alongside a load. Flushes and discards are loads, too."""
+# A stream of writes. Few bytes are outstanding, so each write shows whether the device paused meanwhile; the reader shows what
+# other programs notice of it. Each request waits for at most one write, whatever the scheduler.
+STREAM = (Job("job", "write", "512k"), Job("reader", "randread", "4k", per_second=50))
+
+
+def _latencies(seconds: float, written: int, reading: float) -> list[Case]:
+    """A light reader alone, and alongside a load. Flushes and discards are loads, too.
+
+    READING: the window alongside reads, s. Reads wear nothing, so it may be long. In 15 s, chance changes p50 by 3 %.
+    """
     loads: dict[str, tuple[str, Job, frozenset[Need]]] = {
         "reads": ("reads of 1 MiB", Job("load", "read", "1m", 4), GROUPS),
         "writes": ("writes of 1 MiB", Job("load", "write", "1m", 4), GROUPS),
@@ -186,11 +198,20 @@ def _latencies(seconds: float, written: int) -> list[Case]:
     }
     compared: dict[str, Compared] = {"reads": "later", "writes": "first"}
     settle = 2.0 if seconds > 5 else 0.5
-    alone = Case("latency.alone", "latency", "4 KiB reads alone", (READER,), settle=settle, seconds=seconds)
+    alone = Case(
+        "latency.alone",
+        "latency",
+        "4 KiB reads alone",
+        (READER,),
+        settle=settle,
+        seconds=seconds,
+        needs=READS,
+    )
     contended = [
         Case(
             f"latency.beside.{name}", "latency", f"4 KiB reads alongside {what}", (READER, load), settle=settle,
-            seconds=seconds, written={"writes": written, "flushes": written // 8}.get(name, 0), needs=needs,
+            seconds=reading if name == "reads" else seconds, needs=needs | READS,
+            written={"writes": written, "flushes": written // 8}.get(name, 0),
             compared=compared.get(name, ""),
         )
         for name, (what, load, needs) in loads.items()
@@ -238,7 +259,9 @@ def _shares(weights: Sequence[int], mb: int, seconds: float, settle: float = 3, 
 def _promises(seconds: float, written: int) -> list[Case]:
     """Unequal competitors (lab/experiments/promise.py, the cases that were first stated).
 
-    A group that writes may have a sixth of a slow device. So the cases with writes settle longer, and may take CONTENDED_S.
+    A group that writes may have a sixth of a slow device. So the cases with writes may take CONTENDED_S. They settle for
+    WRITING_SETTLE_S, or for a quarter of their bytes. Before a load begins, the device was idle for a second, and collected
+    garbage for some hundred megabytes. Without this time, these would count.
     """
     small = Job("small", "randread", "4k", 8)
     return [
@@ -246,11 +269,11 @@ def _promises(seconds: float, written: int) -> list[Case]:
              (small, Job("medium", "read", "1m", 2)), settle=2, seconds=seconds, needs=GROUPS, compared="later"),
         Case("promise.read-write", "promise", "16 KiB reads alongside 512 KiB writes",
              (Job("read", "randread", "16k", 4), Job("write", "write", "512k", 8)),
-             settle=4, seconds=CONTENDED_S, written=written, needs=GROUPS),
+             settle=WRITING_SETTLE_S, seconds=CONTENDED_S, written=written, needs=GROUPS),
         Case("promise.three", "promise", "reads of 16 KiB and 4 MiB, and writes of 1 MiB, weights 3:2:1",
              (Job("small", "randread", "16k", 8, 300), Job("medium", "read", "4m", 2, 200),
               Job("write", "write", "1m", 4, 100)),
-             settle=4, seconds=CONTENDED_S, written=written, needs=GROUPS),
+             settle=WRITING_SETTLE_S, seconds=CONTENDED_S, written=written, needs=GROUPS),
     ]  # fmt: skip
 
 
@@ -342,7 +365,7 @@ def _directory(seconds: float) -> Case:
     stream = Job("stream", "read", "1m", buffered=True, cached=True)
     return Case(
         "pool.directory", "cache", "files of a priority directory while a file larger than the cache is read", (reader, stream),
-        settle=0, seconds=seconds, written=PRIORITY_BYTES, needs=GROUPS | {"file system", "ek-pool", "large file"},
+        settle=0, seconds=seconds, written=PRIORITY_BYTES, needs=GROUPS | READS | {"file system", "ek-pool", "large file"},
     )  # fmt: skip
 
 
@@ -350,7 +373,7 @@ def quick() -> list[Case]:
     return [
         *_limits({"read": 0, "write": 64 * MB}, ("1m",), (1, 4), 1.5),
         *_limits({"randread": 0, "randwrite": 8 * MB}, ("4k",), (1, 32), 1.5),
-        *_latencies(2.2, 60 * MB),
+        *_latencies(2.2, 60 * MB, 2.2),
         _ratio("read", 1, 4, compared="later"), _ratio("read", 30, 5, compared="first"),
         _ratio("write", 8, 15, 120 * MB, compared="later"),
         _shares(THREE_TWO, 1, 2, settle=1), _shares(THREE_TWO_TWO_ONE, 10, 2, settle=1),
@@ -375,9 +398,9 @@ def full() -> list[Case]:
     reads, writes = sorted(RATIOS["read"]), sorted(RATIOS["write"])
     return [
         *_limits({"read": 0, "randread": 0, "write": 128 * MB, "randwrite": 24 * MB}, SIZES, (1, 4, 32), 3),
-        Case("device.sustained", "sustained", "one stream of writes, past the fast cache", (Job("job", "write", "1m", 8),),
-             settle=0, seconds=240, written=4096 * MB),
-        *_latencies(15, 512 * MB),
+        Case("device.sustained", "sustained", "one stream of writes, past the fast cache, and 4 KiB reads meanwhile", STREAM,
+             settle=0, seconds=240, written=4096 * MB, needs=READS),
+        *_latencies(15, 512 * MB, 60),
         *(_ratio("read", mb, 12 if mb == 1 else 20, compared=ratios.get(mb, "")) for mb in reads),
         *(_ratio("write", mb, 60, 1200 * MB, compared="later" if mb == 8 else "") for mb in writes if mb < 100),
         _ratio("write", 100, 140, 6000 * MB),
@@ -401,10 +424,14 @@ def soak() -> list[Case]:
     found = [*full(), *(_shares(w, 10, 90, written=2400 * MB) for w in (THREE_TWO, THREE_TWO_TWO_ONE))]
     for turn in range(1, 5):
         stream = Case(
-            f"device.sustained.turn{turn}", "sustained", f"stream of writes, turn {turn}", (Job("job", "write", "1m", 8),),
-            settle=0, seconds=3600, written=16384 * MB,
+            f"device.sustained.turn{turn}", "sustained", f"stream of writes, turn {turn}", STREAM,
+            settle=0, seconds=3600, written=16384 * MB, needs=READS,
         )  # fmt: skip
-        again = [*_latencies(60, 2048 * MB)[:3], _ratio("read", 100, 30), _ratio("write", 8, 60, 576 * MB)]
+        again = [
+            *_latencies(60, 2048 * MB, 60)[:3],
+            _ratio("read", 100, 30),
+            _ratio("write", 8, 60, 576 * MB),
+        ]
         found += [stream, *(replace(case, name=f"{case.name}.turn{turn}", compared="") for case in again)]
     return found
 

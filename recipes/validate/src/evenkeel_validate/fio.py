@@ -3,25 +3,21 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evenkeel_report.planned import rates, waits
-
 from .cases import Job
 
 Bins = Mapping[int, int]  # latency in ns -> number of I/Os
-# planned reads are shared among this many readers, so that one slow read does not hold up all of them
-READERS = 8
 # points of a curve
 POINTS = 60
 
 
 @dataclass(frozen=True)
 class Area:
-    """The part of a file or device that one job uses, in bytes. `path`: as fio has it (name())."""
+    """The part of a file or device that one job uses, in bytes."""
 
     path: Path
     offset: int
@@ -36,26 +32,25 @@ def name(path: Path) -> Path:
 def areas(path: Path, size: int, count: int, first: int = 0) -> list[Area]:
     """COUNT equal parts of the SIZE bytes at PATH, from the byte FIRST on. Each begins at a multiple of 1 MiB."""
     part = (size // count) & ~((1 << 20) - 1)
-    return [Area(name(path), first + i * part, part) for i in range(count)]
+    return [Area(path, first + i * part, part) for i in range(count)]
 
 
-def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log: Path | None = None) -> str:
+def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int) -> str:
     """The job file of one load. LIMIT: the most bytes that it moves; 0: no limit.
 
-    LOG: beginning of the names of the latency logs, for planned reads. Raises ValueError if the area is too small.
+    Raises ValueError if the area is too small.
     """
     if job.size > area.size:
         raise ValueError(f"an I/O of {job.bs} does not fit into {area.size >> 20} MiB of the test file")
-    planned = job.per_second > 0
     lines = {
-        "filename": area.path,
+        "filename": name(area.path),
         "offset": area.offset,
         "size": area.size - area.size % job.size,
         "rw": job.rw,
         "bs": job.bs,
         "iodepth": job.depth,
         "direct": int(not job.buffered),
-        "ioengine": "psync" if job.buffered or planned else "libaio",
+        "ioengine": "psync" if job.buffered else "libaio",
         "time_based": 1,
         "runtime": math.ceil(seconds),
         "thread": 1,
@@ -76,18 +71,8 @@ def job_file(job: Job, area: Area, *, seconds: float, limit: int, seed: int, log
         lines["io_size"] = max(limit - limit % job.size, job.size)
     if job.sync:
         lines[job.sync] = 1
-    text = "[global]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
-    if not planned:
-        return f"{text}\n[{job.name}]\nrandseed={seed}\n"
-    text += "disable_clat=1\ndisable_slat=1\n" + (f"write_lat_log={log}\n" if log else "")
-    return text + "".join(
-        f"\n[{job.name}{i}]\nrandseed={seed + i}\nrate={rate}\n" for i, rate in enumerate(_rates(job))
-    )
-
-
-def _rates(job: Job) -> list[int]:
-    """The bytes per second of each reader of a job with planned reads."""
-    return rates(job.size * job.per_second / READERS, READERS)
+    lines["randseed"] = seed
+    return f"[{job.name}]\n" + "".join(f"{key}={value}\n" for key, value in lines.items())
 
 
 @dataclass(frozen=True)
@@ -156,32 +141,6 @@ def curve(bins: Bins) -> list[tuple[float, float]]:
             found.append((ns / 1000, share))
             step = nines + 6 / POINTS
     return found
-
-
-def logged(texts: Iterable[str], job: Job, seconds: float, settle: float = 0) -> Bins:
-    """The latencies of planned reads from fio's logs, one text per reader, each read from its planned moment.
-
-    SECONDS: how long fio ran. Reads that were planned for the first SETTLE seconds do not count. Raises ValueError if the log
-    of a reader is missing.
-    """
-    bins: dict[int, int] = {}
-    rows = [[line.split(",") for line in text.splitlines() if line.count(",") >= 2] for text in texts]
-    each = _rates(job)
-    if len(rows) != len(each):
-        raise ValueError(f"fio wrote the logs of {len(rows)} of {len(each)} readers")
-    # When fio is stopped, it still waits until each reader would begin its next read. Those reads never begin, and nothing
-    # delayed them. So the readers end with the last read that completed, unless the device did not answer after it.
-    last = max((int(own[-1][0]) / 1000 for own in rows if own), default=0.0)
-    end = last if seconds - last < 2 * job.size / min(each) else seconds
-    for own, rate in zip(rows, each, strict=True):
-        # The first read never counts, because all readers begin at once.
-        first = max(math.ceil(settle * rate / job.size), 1)
-        for ns in waits((int(row[1]) for row in own), 1e9 * job.size / rate, 1e9 * end)[first:]:
-            # three significant digits are precise enough, and keep the table small
-            digits = max(len(str(int(ns))) - 3, 0)
-            key = round(ns, -digits) if digits else round(ns)
-            bins[int(key)] = bins.get(int(key), 0) + 1
-    return bins
 
 
 def io_stat(text: str, number: str) -> tuple[int, int]:

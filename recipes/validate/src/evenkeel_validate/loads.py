@@ -64,6 +64,8 @@ class Load:
 class Window:
     """What the groups got. `seconds`: length of the window. `read`, `written`: bytes by load, in the window.
 
+    `begin`: when it began, on the clock of time.monotonic().
+
     `total_written`: bytes that all loads wrote from start to end. `early`: a lasting load ended by itself.
     `others`: bytes that other programs moved on the device within the window; 0 if that is not known.
     `dispatched`: `read` and `written` are what the device got, as the scheduler evenkeel counts it. Otherwise they are what
@@ -78,6 +80,11 @@ class Window:
     dispatched: bool = False
     series: Sequence[tuple[float, float]] = field(default_factory=tuple)
     others: int = 0
+    begin: float = 0.0
+
+    @property
+    def end(self) -> float:
+        return self.begin + self.seconds
 
     @property
     def disturbed(self) -> bool:
@@ -252,7 +259,7 @@ class Runner:
         """Run LOADS until SETTLE and then SECONDS are over, a load ends, or they have written LIMIT bytes (0: no limit).
 
         The window never goes on without one of its loads: the others would count what they get without contention.
-        SERIES: also record the rate of each second. Raises DeviceGone, Stopped or ValidateError.
+        SERIES: also record the rate of writes in each second. Raises DeviceGone, Stopped or ValidateError.
         """
         self._base, self._known = self._of_device(), {}
         with self._counted(loads), self._running(loads) as processes:
@@ -267,10 +274,10 @@ class Runner:
             first, start = self._counts(loads, file), time.monotonic()
             device = sum(self._of_device())
             points: list[tuple[float, float]] = []
-            before, at = sum(map(sum, first.values())), start
+            before, at = _written(first), start
             while series and not ended and time.monotonic() < start + seconds:
                 ended = self._wait(loads, processes, min(at + 1, start + seconds), limit)
-                now, moved = time.monotonic(), sum(map(sum, self._counts(loads, file).values()))
+                now, moved = time.monotonic(), _written(self._counts(loads, file))
                 if now > at:
                     points.append((round(now - start, 1), round((moved - before) / (now - at) / 1e6, 2)))
                 before, at = moved, now
@@ -292,13 +299,14 @@ class Runner:
             end - start,
             {n: last[n][0] - first[n][0] for n in last},
             {n: last[n][1] - first[n][1] for n in last},
-            sum(count for _, count in final.values()),
+            _written(final),
             early,
             dispatched and self._grouped(loads),
             points,
             max(device - sum(map(sum, last.values())) + sum(map(sum, first.values())), 0)
             if self._grouped(loads)
             else 0,
+            start,
         )
 
     def pause(self, seconds: float) -> None:
@@ -313,7 +321,7 @@ class Runner:
         try:
             yield
         finally:
-            self._written += max(sum(written for _, written in self._counts(loads).values()), 0)
+            self._written += max(_written(self._counts(loads)), 0)
 
     @contextlib.contextmanager
     def _running(self, loads: Sequence[Load]) -> Iterator[list[subprocess.Popen[bytes]]]:
@@ -371,7 +379,7 @@ class Runner:
             if limit and now >= due:
                 # A load that has written all its bytes ends, and its counters disappear. So all of them are read here.
                 self._counts(loads, STAT_FILE)
-                written = sum(w for _, w in self._counts(loads).values())
+                written = _written(self._counts(loads))
                 if written >= limit:
                     return True
                 if now > at:
@@ -465,6 +473,11 @@ class Runner:
         if any(os.strerror(number).lower() in low for number in (5, 6, 19)):
             raise DeviceGone(f"the device returned an I/O error. {failure}")
         raise ValidateError(failure)
+
+
+def _written(counts: Mapping[str, tuple[int, int]]) -> int:
+    """The bytes that all loads wrote, of the COUNTS of each."""
+    return sum(written for _, written in counts.values())
 
 
 def _gone(processes: Sequence[subprocess.Popen[bytes]]) -> bool:

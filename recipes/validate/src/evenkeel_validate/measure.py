@@ -18,7 +18,7 @@ from typing import Any
 from evenkeel_common.files import why
 from evenkeel_report.row import Figure
 
-from . import cases, discards, fio, pagepool, priority, recording
+from . import cases, discards, fio, pagepool, priority, reader, recording
 from .cases import Case, Job
 from .errors import ValidateError
 from .fio import Area, Bins, Result
@@ -41,6 +41,8 @@ KNEE = 0.7
 # The fast cache lasts for at least so many seconds: a single fast second may be chance. The rate after it is low for at least
 # so many seconds: one or two slow ones are garbage collection.
 FEWEST_FAST, FEWEST_SLOW = 2, 3
+# After its rate has fallen, a stream needs so many seconds until all its seconds are slow.
+FALL_S = 2.0
 # ek-player and ek-disturb get their weight, too
 PLAYER_WEIGHT = 200
 # The page pool keeps at least this share of the priority files, in percent. Where the probes of the module are busy, a page
@@ -52,6 +54,8 @@ LEAST_KEPT = 99.0
 class Outcome:
     """What a case measured. `curve`: of latencies in µs. `series`: MB/s by second. `note`: a finding in words.
 
+    `reads`: the curve of the reads alongside a stream of writes, whose own latencies are `curve`.
+
     `reached`: the part of its bytes that the slowest load wrote in its time, if the case has several windows.
     """
 
@@ -61,6 +65,7 @@ class Outcome:
     note: str = ""
     written: int = 0
     reached: float | None = None
+    reads: list[tuple[float, float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -102,8 +107,23 @@ def _loads(case: Case, context: Context, limit: int, jobs: Sequence[Job] | None 
     for i, job in enumerate(case.jobs):
         if jobs is not None and job not in jobs:
             continue
-        found.append(_load(case, context, job, parts[i], limit if job.writes else 0))
+        found.append(
+            _reader(case, context, job, [parts[i].path], parts[i].offset, parts[i].size)
+            if job.per_second
+            else _load(case, context, job, parts[i], limit if job.writes else 0)
+        )
     return found
+
+
+def _reader(case: Case, context: Context, job: Job, files: Sequence[Path], offset: int, length: int) -> Load:
+    """The light reader JOB, which reads LENGTH bytes of each of FILES, from OFFSET on."""
+    log = context.runner.scratch / f"{job.name}.reads"
+    arguments = reader.command(
+        job, files, offset=offset, length=length, seconds=case.settle + case.seconds + 60,
+        seed=context.seed * 1000 + case.jobs.index(job) * 100 + 1, log=log,
+    )  # fmt: skip
+    # reads of the page cache move nothing on the device
+    return Load(job.name, arguments, job.weight, job.fixed, log, moves=not job.cached)
 
 
 def _load(case: Case, context: Context, job: Job, area: Area, limit: int) -> Load:
@@ -112,13 +132,11 @@ def _load(case: Case, context: Context, job: Job, area: Area, limit: int) -> Loa
     try:
         text = fio.job_file(
             job, area, seconds=case.settle + case.seconds + 60, limit=limit,
-            seed=context.seed * 1000 + case.jobs.index(job) * 100 + 1, log=scratch / job.name if job.per_second else None,
+            seed=context.seed * 1000 + case.jobs.index(job) * 100 + 1,
         )  # fmt: skip
     except ValueError as error:
         raise ValidateError(str(error)) from error
     file, report = scratch / f"{job.name}.fio", scratch / f"{job.name}.json"
-    for old in scratch.glob(f"{job.name}_lat.*.log"):
-        old.unlink()
     file.write_text(text)
     return Load(
         job.name, ["fio", "--eta=never", "--output-format=json+", f"--output={report}", str(file)], job.weight, job.fixed,
@@ -155,7 +173,7 @@ def _limit(case: Case, context: Context, limit: int) -> Outcome:
         [
             Figure("mbps", round(result.mbps, 2), "MB/s", "higher"),
             Figure("iops", round(result.iops, 1), "IOPS", "higher"),
-            *(Figure(name, round(fio.percentile(result.bins, share), 1), "us", "lower") for name, share in PERCENTILES.items()),
+            *_percentiles(result.bins),
         ],
         written=result.written,
     )  # fmt: skip
@@ -205,25 +223,59 @@ def knee(series: Sequence[tuple[float, float]]) -> tuple[float, float, float]:
     return first, last, (moved + first * part * took[found]) / 1000
 
 
+def fall(series: Sequence[tuple[float, float]]) -> int:
+    """The index of the second in which the rate of a stream falls most clearly. SERIES has (end in s, MB/s) of each second.
+
+    It is the one that leaves the least sum of squares around the means before and after it. A stream has at least 4 seconds.
+    """
+    rates = [rate for _, rate in series]
+
+    def squares(part: Sequence[float]) -> float:
+        mean = sum(part) / len(part)
+        return sum((rate - mean) ** 2 for rate in part)
+
+    return min(range(2, len(rates) - 1), key=lambda i: squares(rates[:i]) + squares(rates[i:]))
+
+
 def _sustained(case: Case, context: Context, limit: int) -> Outcome:
     window, results = _run(case, context, limit, _loads(case, context, limit), series=True)
+    stream, light = case.jobs
     first, last, gb = knee(window.series)
     figures = [Figure("first-mbps", first, "MB/s", "higher"), Figure("last-mbps", last, "MB/s", "higher")]
     if math.isfinite(gb):
         figures.append(Figure("fast-cache", round(gb, 2), "GB"))
     figures = [f for f in figures if math.isfinite(f.value)]
-    # garbage collection makes single writes wait, which the rate of a second does not show
-    bins = results["job"].bins
-    figures += [
-        Figure(name, round(fio.percentile(bins, share), 1), "us", "lower")
-        for name, share in PERCENTILES.items()
-        if figures and bins
-    ]
     if not figures:
         raise ValidateError(
             f"{case.name}: it wrote for {window.seconds:.0f} s only, too short to see a trend"
         )
-    return Outcome(figures, series=list(window.series), written=results["job"].written)
+    # garbage collection makes single writes and reads wait, which the rate of a second does not show
+    writes = results[stream.name].bins
+    reads = _planned(case, context, light, window, window.series[fall(window.series)][0] + FALL_S)
+    return Outcome(
+        [*figures, *_percentiles(writes), *_percentiles(reads, "read-")],
+        curve=fio.curve(writes),
+        reads=fio.curve(reads),
+        series=list(window.series),
+        written=results[stream.name].written,
+    )
+
+
+def _percentiles(bins: Bins, prefix: str = "") -> list[Figure]:
+    return [
+        Figure(prefix + name, round(fio.percentile(bins, share), 1), "us", "lower")
+        for name, share in PERCENTILES.items()
+        if bins
+    ]
+
+
+def _planned(case: Case, context: Context, job: Job, window: Window, settle: float = 0) -> Bins:
+    """The latencies of the planned reads of JOB in WINDOW, without those of its first SETTLE seconds."""
+    try:
+        text = (context.runner.scratch / f"{job.name}.reads").read_text()
+        return reader.logged(text, window.begin + settle, window.end)
+    except (OSError, ValueError) as error:
+        raise ValidateError(f"{case.name}: {error}") from error
 
 
 def light_bound(known: Mapping[tuple[str, str], float], load: Job, one: float | None = None) -> float | None:
@@ -273,16 +325,12 @@ def _one(case: Case, context: Context, limit: int) -> tuple[float, int]:
 def _latency(case: Case, context: Context, limit: int) -> Outcome:
     one, before = _one(case, context, limit) if case.stopping else (None, 0)
     limit = max(limit - before, 0)
-    reader, load = case.jobs[0], case.jobs[1] if len(case.jobs) > 1 else None
+    light, load = case.jobs[0], case.jobs[1] if len(case.jobs) > 1 else None
     trims = _trims(load, context.folder)
-    loads = [*_loads(case, context, limit, [reader]), trims] if trims else _loads(case, context, limit)
+    loads = [*_loads(case, context, limit, [light]), trims] if trims else _loads(case, context, limit)
     window, results = _run(case, context, limit, loads)
-    texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{reader.name}_lat.*.log"))]
-    try:
-        # The start of the load takes the processor, and the scheduler does not know the load yet.
-        bins = fio.logged(texts, reader, results[reader.name].seconds, case.settle)
-    except ValueError as error:
-        raise ValidateError(f"{case.name}: {error}") from error
+    # Before the window, the start of the load takes the processor, and the scheduler does not know the load yet.
+    bins = _planned(case, context, light, window)
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
     bound = light_bound(context.known, load, one) if load else None
@@ -392,9 +440,13 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
         try:
             for job in jobs:
                 own = 3 * part if job.writes else 0
-                one = replace(case, settle=min(case.settle, cases.ALONE_SETTLE_S))
+                one = case
                 if not job.writes:
-                    one = replace(one, seconds=min(case.seconds, cases.ALONE_S))
+                    one = replace(
+                        case,
+                        settle=min(case.settle, cases.ALONE_SETTLE_S),
+                        seconds=min(case.seconds, cases.ALONE_S),
+                    )
                 window, results = _run(one, context, own, _loads(one, context, own, [job]))
                 windows.append(window)
                 alone.setdefault(job.name, []).append(window.mbps(job.name))
@@ -621,11 +673,11 @@ def _pass(
 ) -> tuple[Window, dict[str, Result]]:
     """Read priority files, and meanwhile the whole test file for SECONDS, or ONCE."""
     assert context.folder is not None
-    reader, stream = case.jobs
-    name = priority.fio_name(context.folder / priority.FOLDER)
+    light, stream = case.jobs
+    files = priority.paths(context.folder / priority.FOLDER)
     part = replace(case, seconds=seconds)
     loads = [
-        _load(part, context, reader, Area(name, 0, cases.PRIORITY_BYTES), 0),
+        _reader(part, context, light, files, 0, cases.PRIORITY_BYTES // len(files)),
         _load(part, context, stream, Area(context.path, 0, context.size), context.size if once else 0),
     ]
     return _run(part, context, 0, loads)
@@ -645,13 +697,9 @@ def _filled(case: Case, context: Context) -> float:
 def _kept(case: Case, context: Context, files: priority.Files, seconds: float) -> Kept:
     """Load the files, and measure what a stream of SECONDS leaves of them."""
     files.load()
-    _, results = _pass(case, context, seconds)
+    window, results = _pass(case, context, seconds)
     share = files.cached()
-    try:
-        texts = [p.read_text() for p in sorted(context.runner.scratch.glob(f"{case.jobs[0].name}_lat.*.log"))]
-        bins = fio.logged(texts, case.jobs[0], results[case.jobs[0].name].seconds)
-    except ValueError as error:
-        raise ValidateError(f"{case.name}: {error}") from error
+    bins = _planned(case, context, case.jobs[0], window)
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
     return Kept(share, bins, results[case.jobs[1].name].mbps)

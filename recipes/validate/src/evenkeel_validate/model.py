@@ -8,63 +8,66 @@ Reads and writes are fitted one after the other. For each number of dies that wo
 rates (Nelder-Mead on their logarithms, since all are positive and differ by orders of magnitude). The best structure
 wins. Parameters that no measurement shows keep their defaults.
 
-The stream of writes shows what follows after some gigabytes. If its rate falls, and a percent of its writes wait much longer
-than the others, the device collects garbage: it then pauses as a whole (collection()). If no write waits longer, its fast cache
-is full (cache()).
+A long stream of writes shows what follows after some gigabytes, and what a reader gets meanwhile (stream.py).
 """
 
 import functools
 import importlib.util
+import itertools
 import math
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from evenkeel_report.names import number
 
+from . import cases, search, stream
 from .errors import ValidateError
 from .report import Report
+from .search import MOST, Params, median
+from .stream import THINK_NS, Follow
 
 LIMIT = re.compile(r"device\.(sequential|random)-(read|write)\.(\d+)([km])\.qd(\d+)\.mbps")
 # every so many limits, one is left out of the fit
 LEFT_OUT = 3
 # The fit needs at least so many limits of reads, and of writes.
 FEWEST = 4
-# time from a completion to the next request of a host with one request at a time, as in tests/flashsim/timing.py
-THINK_NS = 10_000
 MAX_KB = 512
-# Requests of a prediction of reads and of writes. Those of the first half do not count, because the buffer takes them.
+# Requests of a prediction of reads and of small writes. Those of the first half do not count, because the buffer takes them.
 READS, WRITES = 160, 500
+# The kernel seldom merges I/Os from this size on. Of such writes, a prediction has all bytes of the case, because the device
+# may collect garbage meanwhile.
+LARGE = 64 << 10
+# MB that the device writes without garbage collection in each limit of writes, because it collected while it was idle before.
+# It is not a parameter of the model.
+RESERVE = "reserve_mb"
 # (channels, dies of a channel)
 STRUCTURES = ((1, 1), (1, 2), (2, 2), (2, 4), (4, 4), (8, 2))
-# evaluations of the model in one search, and the number of structures that are searched
-STEPS = 60
+# the numbers of dies of a channel that are tried for writes
+DIES = (1, 2, 4, 8)
+# bytes of a limit of writes, by whether it is random
+WRITTEN = {
+    case.jobs[0].rw.startswith("rand"): case.written for case in cases.full() if case.kind == "limit" and case.written
+}  # fmt: skip
+# the number of structures that are searched, of those that are tried
 SEARCHED = 3
-# The stream of writes: its case, the size of its writes, and how many are outstanding (cases.full())
-STREAM, STREAM_BYTES, STREAM_DEPTH = "device.sustained", 1 << 20, 8
-# Garbage collection lowers the rate at least to this part. Chance changes the mean of many seconds by less.
-LOWER = 0.95
-# Writes wait for garbage collection if p99 ÷ p50 is this many times what the fall of the rate explains.
-PAUSED = 1.5
-# Figures of the stream from which garbage collection is fitted. The others are predicted.
-OF_FIT = ("last", "p99")
-STREAM_FIGURES = ("first", "last", "p50", "p90", "p99")
-# time to erase a block, as in most presets; and the most pages of a block in the model
-ERASE_US, MOST_PAGES = 5000, 8192
 FIXED: Mapping[str, int | str] = {
     "kind": "flash", "planes": 2, "page_kb": 16, "channel_mbps": 400, "chunk_kb": 32, "map_cache": 1, "map_region_mb": 4,
     "max_kb": MAX_KB,
 }  # fmt: skip
-# The flash model accepts no higher rate, and no device has a longer time in µs.
-MOST = 20_000
 # names of the parameters that are fitted, with the first guess
 READ = {"link_read_mbps": 200.0, "cmd_us": 60.0, "t_r_us": 60.0, "map_miss_us": 30.0}
-WRITE = {"link_write_mbps": 150.0, "cmd_write_us": 60.0, "t_prog_us": 1000.0}
-Params = Mapping[str, int | str]
+WRITE = ("link_write_mbps", "cmd_write_us", "t_prog_us")
+# how many times the measured rate of writes the link may have, in the guesses
+FASTER = (1.2, 3.0)
+# The reads that show how much times vary, and how many of them a prediction has
+VARIED, VARIED_READS = "device.random-read.4k.qd1", 8000
+# What is tried: jitter in percent, and how many times as long as the others one in TAIL_IN times is
+JITTER, TAIL, TAIL_IN = (0, 5, 10, 15, 20, 30, 40), (2, 4, 8, 16, 32), 1000
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,16 @@ class Point:
     mbps: float
 
     @property
+    def whole(self) -> bool:
+        """Whether a prediction has all bytes of the case."""
+        return self.write and self.size >= LARGE
+
+    @property
+    def written(self) -> int:
+        """Bytes that its case writes."""
+        return WRITTEN[self.random]
+
+    @property
     def name(self) -> str:
         size = f"{self.size >> 20}m" if self.size >> 20 else f"{self.size >> 10}k"
         return f"{'random' if self.random else 'sequential'} {'write' if self.write else 'read'} {size} qd{self.depth}"
@@ -87,26 +100,10 @@ Predict = Callable[[Params, Point], float]
 
 
 @dataclass(frozen=True)
-class Stream:
-    """The stream of writes: MB/s before and after its rate fell, MB written before, MB in all, percentiles of writes in µs."""
-
-    first: float
-    last: float
-    before: float
-    whole: float
-    p50: float
-    p90: float
-    p99: float
-
-
-PredictStream = Callable[[Params, Stream], Stream]
-
-
-@dataclass(frozen=True)
 class Fitted:
     """Parameters of the model. `errors`: predicted ÷ measured - 1 of each limit that was left out, by name.
 
-    `stream`: the same of the stream of writes, if garbage collection was fitted to it; also of the figures OF_FIT.
+    `stream`: the same of the figures of the stream of writes, if it was measured. `reserve_mb`: RESERVE.
     """
 
     params: Params
@@ -114,6 +111,7 @@ class Fitted:
     used: int
     source: str
     stream: Mapping[str, float] = field(default_factory=dict)
+    reserve_mb: int = 0
 
     @property
     def median(self) -> float:
@@ -129,9 +127,9 @@ class Fitted:
         }
 
     @property
-    def left_of_stream(self) -> list[float]:
-        """Errors of the figures of the stream that were left out of the fit."""
-        return [error for name, error in self.stream.items() if name not in OF_FIT]
+    def reader(self) -> list[float]:
+        """Errors of the figures of the stream that were left out of the fit: what a reader gets meanwhile."""
+        return [error for name, error in self.stream.items() if name in stream.LEFT_OUT]
 
     def lines(self) -> list[str]:
         worst = max(self.errors, key=lambda name: abs(self.errors[name]))
@@ -141,8 +139,8 @@ class Fitted:
             f"The largest error is {100 * self.errors[worst]:+.1f} % ({worst}).",
             *(
                 [
-                    "Garbage collection was fitted to the stream of writes. It predicts the figures of the stream that were"
-                    f" left out with a median error of {100 * median(self.left_of_stream):.1f} %."
+                    "It was also fitted to the long stream of writes. It predicts the percentiles of a reader meanwhile"
+                    f" with a median error of {100 * median(self.reader):.1f} %."
                 ]
                 if self.stream
                 else []
@@ -150,20 +148,15 @@ class Fitted:
         ]
 
 
-def median(values: Iterable[float]) -> float:
-    """The median of the absolute values."""
-    ordered = sorted(map(abs, values))
-    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-
-
 def points(found: Report) -> list[Point]:
-    """The measured limits of a report."""
+    """The measured limits of a report, without those of small sequential I/Os that wait: the kernel may merge them."""
     scale = {"k": 1 << 10, "m": 1 << 20}
-    return [
+    limits = [
         Point(m[1] == "random", m[2] == "write", int(m[3]) * scale[m[4]], int(m[5]), row.value)
         for row in found.rows
         if (m := LIMIT.fullmatch(row.id)) and row.value > 0
     ]
+    return [p for p in limits if p.random or p.depth == 1 or p.size >= LARGE]
 
 
 def divide(measured: Sequence[Point]) -> tuple[list[Point], list[Point]]:
@@ -193,7 +186,7 @@ def flashsim(folder: Path) -> Any:
 
 
 def pairs(params: Params) -> str:
-    return ",".join(f"{name}={value}" for name, value in params.items())
+    return ",".join(f"{name}={value}" for name, value in params.items() if name != RESERVE)
 
 
 def requests(point: Point, span: int, timing: Any) -> tuple[list[Any], int]:
@@ -201,11 +194,12 @@ def requests(point: Point, span: int, timing: Any) -> tuple[list[Any], int]:
     request = min(point.size, MAX_KB << 10)
     each = -(-point.size // request)
     op = timing.WRITE if point.write else timing.READ
-    count = max((WRITES if point.write else READS) // each, 2 * point.depth + 2)
+    several = max((WRITES if point.write else READS) // each, 2 * point.depth + 2)
+    count = point.written // point.size if point.whole else several
     if point.random:
         starts = [io.pos for io in timing.scattered(op, count, point.size, span)]
     else:
-        starts = [i * point.size for i in range(count)]
+        starts = [i * point.size % span for i in range(count)]
     made = [timing.Io(op, start + i * request, request) for start in starts for i in range(each)]
     return made, point.depth * each
 
@@ -214,47 +208,28 @@ def predictor(timing: Any, model: Any, span: int) -> Predict:
     """A function that runs a limit on the model, and returns MB/s."""
 
     def predict(params: Params, point: Point) -> float:
+        if point.write and RESERVE in params:
+            params = {**params, "gc_after_kb": int(params[RESERVE]) << 10}
         ios, outstanding = requests(point, span, timing)
         run = model.run("", pairs(params), ios, qd=outstanding, think=THINK_NS if point.depth == 1 else 0)
+        if point.whole:
+            return float(run.mbps)
         first, second = run.io[: len(ios) // 2], run.io[len(ios) // 2 :]
         return float(sum(io.bytes for io in second) * 1000 / max(run.end - max(io.done for io in first), 1))
 
     return predict
 
 
-def _minimise(loss: Callable[[Sequence[float]], float], start: Sequence[float]) -> tuple[list[float], float]:
-    try:
-        from scipy.optimize import minimize
-    except ImportError as error:
-        raise ValidateError(
-            "the fit needs scipy (package python3-scipy); the build root of the project has it"
-        ) from error
-    found = minimize(
-        loss, start, method="Nelder-Mead", options={"maxfev": STEPS, "xatol": 0.01, "fatol": 1e-4}
-    )
-    return [float(x) for x in found.x], float(found.fun)
-
-
-def loss(predict: Predict, params: Params, used: Sequence[Point]) -> float:
-    """Mean square of the logarithms of predicted ÷ measured."""
-    return sum(math.log(predict(params, p) / p.mbps) ** 2 for p in used) / len(used)
+def missed(predict: Predict, params: Params, used: Sequence[Point]) -> list[float]:
+    """What PARAMS miss of the limits USED."""
+    return search.misses([predict(params, p) / p.mbps for p in used])
 
 
 def _fit(
-    predict: Predict, base: Params, guess: Mapping[str, float], used: Sequence[Point]
-) -> tuple[dict[str, int | str], float]:
+    base: Params, guess: Mapping[str, float], missed_of: Callable[[Params], list[float]]
+) -> tuple[Params, float]:
     """(parameters, loss): BASE with the best values of the parameters in GUESS."""
-
-    def params(logs: Sequence[float]) -> dict[str, int | str]:
-        return {
-            **base,
-            **{n: max(round(math.exp(min(x, math.log(MOST)))), 1) for n, x in zip(guess, logs, strict=True)},
-        }
-
-    best, value = _minimise(
-        lambda logs: loss(predict, params(logs), used), [math.log(v) for v in guess.values()]
-    )
-    return params(best), value
+    return search.best(guess, lambda values: {**base, **search.whole(values)}, missed_of)
 
 
 def _structures(depths: Sequence[int]) -> Iterator[dict[str, int | str]]:
@@ -269,11 +244,13 @@ def fit(
     predict: Predict,
     source: str,
     capacity_mb: int,
-    complete: Callable[[Params], Params] = lambda params: params,
+    follow: Follow,
+    vary: Callable[[Params], Params] = lambda params: {},
 ) -> Fitted:
-    """Fit the model to the limits MEASURED. Raises ValidateError if there are too few.
+    """Fit the model to the limits MEASURED, and to what FOLLOWs in a stream. Raises ValidateError if there are too few limits.
 
-    COMPLETE adds parameters that do not follow from limits. The errors are those of the complete parameters.
+    Limits of writes show how fast all dies together are. How many dies a channel has, and so how long a read waits for one of
+    them, the reader alongside the stream shows. VARY adds how much times vary.
     """
     used, left = divide(measured)
     reads, writes = [p for p in used if not p.write], [p for p in used if p.write]
@@ -281,129 +258,68 @@ def fit(
         raise ValidateError(
             f"the report has {len(measured)} limits, too few for a fit; run `ek-validate run --profile full --only device`"
         )
-    base: dict[str, int | str] = dict(FIXED)
-    base["capacity_mb"] = capacity_mb
+
+    def of_reads(params: Params) -> list[float]:
+        return missed(predict, params, reads)
+
+    def of_guessed(params: Params) -> list[float]:
+        return missed(predict, follow.guessed(params), writes)
+
+    def of_stream(params: Params) -> list[float]:
+        return [*missed(predict, params, writes), *follow.missed(params)]
+
+    def of_all(params: Params) -> float:
+        return search.loss([*of_reads(params), *of_stream(params)])
+
+    base = {**FIXED, "capacity_mb": capacity_mb}
     depths = [min(p.depth, 32) for p in used]
     guess = {**READ, "link_read_mbps": 1.1 * max(p.mbps for p in reads)}
-    tried = sorted(_structures(depths), key=lambda s: loss(predict, {**base, **s, **_rounded(guess)}, reads))
-    best = min(
-        (_fit(predict, {**base, **s}, guess, reads) for s in tried[:SEARCHED]), key=lambda found: found[1]
-    )[0]
-    most = max(p.mbps for p in writes)
-    candidates = []
+    tried = sorted(
+        _structures(depths), key=lambda s: search.loss(of_reads({**base, **s, **search.whole(guess)}))
+    )
+    best = min((_fit({**base, **s}, guess, of_reads) for s in tried[:SEARCHED]), key=lambda found: found[1])[
+        0
+    ]
+    params: Params = {**best, **vary(best)}
+    candidates: list[Params] = []
     for buffer_kb in (0, 1024):
-        dies = int(best["channels"]) * int(best["dies"]) * 32 * 1024
-        write = {**WRITE, "link_write_mbps": 1.2 * most, "t_prog_us": max(dies / most, 50.0)}
-        candidates.append(_fit(predict, {**best, "buffer_kb": buffer_kb}, write, writes))
-    params = complete(min(candidates, key=lambda found: found[1])[0])
-    errors = {p.name: predict(params, p) / p.mbps - 1 for p in left}
-    return Fitted(params, errors, len(used), source)
-
-
-def _rounded(values: Mapping[str, float]) -> dict[str, int]:
-    return {name: max(round(value), 1) for name, value in values.items()}
-
-
-def cache(found: Report, params: Params) -> dict[str, int | str]:
-    """Parameters of the fast cache, from the stream of writes; none if it showed no end of a cache."""
-    rows = {row.id: row.value for row in found.rows}
-    first, last = rows.get("device.sustained.first-mbps"), rows.get("device.sustained.last-mbps")
-    gb = rows.get("device.sustained.fast-cache")
-    if not (first and last and gb):
-        return {}
-    # the limits of writes were measured in the fast cache, so their program time is that of the cache
-    fast = int(params["t_prog_us"])
-    return {"slc_kb": round(gb * 1e6 / 1.024), "t_prog_slc_us": fast, "t_prog_us": round(fast * first / last)}
-
-
-def turn(series: Sequence[tuple[float, float]]) -> tuple[float, float, float, float]:
-    """(MB/s before, MB/s after, MB before, MB in all) of the second in which the rate of a stream falls most clearly.
-
-    It is the one that leaves the least sum of squares around the two means. SERIES has (end in s, MB/s) of each second.
-    """
-    starts = (0.0, *(at for at, _ in series))
-    moved = [rate * (at - start) for start, (at, rate) in zip(starts, series, strict=False)]
-    rates = [rate for _, rate in series]
-
-    def squares(part: Sequence[float]) -> float:
-        mean = sum(part) / len(part)
-        return sum((rate - mean) ** 2 for rate in part)
-
-    at = min(range(2, len(rates) - 1), key=lambda i: squares(rates[:i]) + squares(rates[i:]))
-    # the second of the fall belongs to both
-    first, last = rates[: max(at - 1, 1)], rates[at + 1 :]
-    return sum(first) / len(first), sum(last) / len(last), sum(moved[:at]), sum(moved)
-
-
-def stream(found: Report) -> Stream | None:
-    """The stream of writes of a report; None if it is too short, or if its writes were not timed."""
-    rows = {row.id: row.value for row in found.rows}
-    series = found.series.get(STREAM, [])
-    percentiles = [rows.get(f"{STREAM}.{name}", 0.0) for name in ("p50", "p90", "p99")]
-    if len(series) < 8 or not all(percentiles):
-        return None
-    return Stream(*turn(series), *percentiles)
-
-
-def stream_predictor(timing: Any, model: Any) -> PredictStream:
-    """A function that runs a stream as long as a measured one on the model."""
-    each = STREAM_BYTES // (MAX_KB << 10)
-
-    def predict(params: Params, measured: Stream) -> Stream:
-        count = round(measured.whole * 1e6) // STREAM_BYTES
-        ios = [timing.Io(timing.WRITE, i * (MAX_KB << 10), MAX_KB << 10) for i in range(count * each)]
-        done = model.run("", pairs(params), ios, qd=STREAM_DEPTH * each).io
-        writes = [done[i : i + each] for i in range(0, len(done), each)]
-        took = sorted(max(io.done for io in w) - min(io.arrive for io in w) for w in writes)
-        ends = [max(io.done for io in w) / 1e9 for w in writes]
-        before = min(max(round(measured.before * 1e6) // STREAM_BYTES, 1), count - 1)
-        # behind the fall, as turn() has it
-        settled = min(before + (count - before) // 10, count - 2)
-        share = STREAM_BYTES / 1e6
-        return Stream(
-            share * before / max(ends[:before]),
-            share * (count - settled) / (max(ends) - max(ends[:settled])),
-            measured.before,
-            measured.whole,
-            *(took[min(int(count * part), count - 1)] / 1000 for part in (0.5, 0.9, 0.99)),
+        own: Params = {**params, "buffer_kb": buffer_kb}
+        starts = sorted(
+            _guesses(own, writes, follow.pauses),
+            key=lambda guess: search.loss(of_guessed({**own, **search.whole(guess)})),
         )
+        found, _ = min((_fit(own, start, of_guessed) for start in starts[:2]), key=lambda found: found[1])
+        candidates += _divided(found) if follow.measured else [found]
+    params = min(map(follow.complete, candidates), key=of_all)
+    params = follow.polished(params, (*WRITE, RESERVE) if RESERVE in params else WRITE, of_stream)
+    errors = {p.name: predict(params, p) / p.mbps - 1 for p in left}
+    reserve = int(params.get(RESERVE, 0))
+    params = {name: value for name, value in params.items() if name != RESERVE}
+    return Fitted(params, errors, len(used), source, follow.errors(params), reserve)
 
-    return predict
 
+def _guesses(base: Params, writes: Sequence[Point], pauses: bool) -> Iterator[dict[str, float]]:
+    """First guesses of searches: the rate of writes is that of the link, or that of the dies behind it.
 
-def collection(measured: Stream | None, params: Params, predict: PredictStream) -> dict[str, int | str]:
-    """Parameters of garbage collection, from the stream of writes; none if it did not show any.
-
-    A device that collects garbage writes `gain` bytes, and then pauses. So the rate and the pause determine both: the pause is
-    the time that a percent of the writes wait longer than the median, and the rate says how much is written between two
-    pauses. A block of the model is as large as that needs. The search then improves both.
+    PAUSES: whether the device collects garbage, and perhaps also in the limits of sequential writes.
     """
-    if measured is None or measured.last > LOWER * measured.first:
-        return {}
-    if measured.p99 / measured.p50 < PAUSED * measured.first / measured.last:
-        return {}
-    pause = measured.p99 - measured.p50
-    part = measured.last / measured.first
-    dies = int(params["channels"]) * int(params["dies"])
-    page = dies * int(params["planes"]) * (int(params["page_kb"]) << 10)
-    free = measured.first * pause * part / (1 - part) / page
-    valid = max(pause - ERASE_US, 1.0) / (int(params["t_r_us"]) + int(params["t_prog_us"]))
+    most = max(p.mbps for p in writes)
+    pages = int(base["channels"]) * int(base["dies"]) * 32 * 1024
+    least = min(p.size / p.mbps for p in writes)
+    reserves = (WRITTEN[False] / 4e6, WRITTEN[False] / 0.5e6) if pauses else (0,)
+    for faster, reserve in itertools.product(FASTER, reserves):
+        yield {
+            "link_write_mbps": faster * most, "cmd_write_us": 0.8 * least, "t_prog_us": max(pages / most, 50.0),
+            **({RESERVE: reserve} if reserve else {}),
+        }  # fmt: skip
 
-    def complete(logs: Sequence[float]) -> dict[str, int | str]:
-        pages = [max(math.exp(min(x, math.log(MOST_PAGES))), 0.01) for x in logs]
-        block = min(max(round(sum(pages)), 2), MOST_PAGES)
-        return {
-            "block_pages": block,
-            "gc_valid_pct": min(max(round(100 * pages[1] / sum(pages)), 0), 99),
-            "gc_after_kb": max(round(measured.before * 1e6 / 1024), 1),
-            "t_erase_us": ERASE_US,
-        }
 
-    def loss_of(logs: Sequence[float]) -> float:
-        predicted = predict({**params, **complete(logs)}, measured)
-        return sum(math.log(getattr(predicted, n) / getattr(measured, n)) ** 2 for n in OF_FIT)
-
-    return complete(_minimise(loss_of, [math.log(free), math.log(valid)])[0])
+def _divided(params: Params) -> Iterator[Params]:
+    """PARAMS with other numbers of dies, which together program as fast."""
+    for dies in DIES:
+        t_prog = round(int(params["t_prog_us"]) * dies / int(params["dies"]))
+        if 1 <= t_prog <= MOST:
+            yield {**params, "dies": dies, "t_prog_us": t_prog}
 
 
 def fit_report(found: Report, folder: Path) -> Fitted:
@@ -418,26 +334,48 @@ def fit_report(found: Report, folder: Path) -> Fitted:
             raise ValidateError(
                 f"cannot compile the flash model: {error}; run this command in the build root"
             ) from error
-        measured, predict_stream = stream(found), stream_predictor(timing, model)
-        collected: dict[str, int | str] = {}
-
-        def complete(params: Params) -> Params:
-            collected.update(collection(measured, params, predict_stream))
-            return {**params, **(collected or cache(found, params))}
-
-        fitted = fit(
+        follow = Follow(
+            stream.read(found),
+            stream.predictor(timing, model, span, pairs),
+            functools.partial(stream.cache, found),
+        )
+        return fit(
             points(found),
             remembered(predictor(timing, model, span)),
             f"{found.id}, {found.target.get('model', '')}",
             capacity_mb,
-            complete,
+            follow,
+            variation(found, timing, model, span),
         )
-        if collected:
-            assert measured is not None
-            predicted = predict_stream(fitted.params, measured)
-            errors = {n: getattr(predicted, n) / getattr(measured, n) - 1 for n in STREAM_FIGURES}
-            fitted = replace(fitted, stream=errors)
-        return fitted
+
+
+def variation(found: Report, timing: Any, model: Any, span: int) -> Callable[[Params], Params]:
+    """A function that finds how much times vary: the jitter from p90 and p99 of reads, and the tail from p999.
+
+    p90 alone would not do: where half of the reads miss the map, p50 lies between the times of both halves.
+    """
+    rows = {row.id: row.value for row in found.rows}
+    p50, p90, p99, p999 = (rows.get(f"{VARIED}.{name}", 0.0) for name in ("p50", "p90", "p99", "p999"))
+
+    def vary(params: Params) -> Params:
+        def off(wanted: Mapping[float, float], more: Params) -> float:
+            ios = timing.scattered(timing.READ, VARIED_READS, 4096, span)
+            done = model.run("", pairs({**params, **more}), ios, qd=1, think=THINK_NS).io
+            points = stream.curve(io.done - io.arrive for io in done)
+            middle = stream.of_curve(points, 50) / p50
+            return sum(abs(math.log(stream.of_curve(points, q) / middle / us)) for q, us in wanted.items())
+
+        if not (p50 and p90 and p99 and p999):
+            return {}
+        jitters: list[Params] = [{"jitter_pct": pct} for pct in JITTER]
+        jitter = min(jitters, key=lambda more: off({90: p90, 99: p99}, more))
+        tails: list[Params] = [
+            jitter,
+            *({**jitter, "jitter_tail_in": TAIL_IN, "jitter_tail_x": x} for x in TAIL),
+        ]
+        return min(tails, key=lambda more: off({99.9: p999}, more))
+
+    return vary
 
 
 def remembered(predict: Predict) -> Predict:

@@ -216,11 +216,13 @@ def estimate(case: Case, kind: str, file: int, rate: float = math.inf) -> float:
         return case.longest
     small = all(job.rw == "randwrite" for job in case.jobs if job.writes)
     rate = (GUESS_RANDOM if small else GUESS)[kind] * slower
-    reads = sum(not job.writes for job in case.jobs) if case.kind == "promise" else 0
-    return min(
-        case.before + case.written / rate + case.parts * (case.settle + 1.0) + reads * cases.ALONE_S,
-        case.longest,
-    )
+    took = case.before + case.written / rate + case.parts
+    if case.kind == "promise":
+        # while loads that write settle, they write a part of their bytes
+        took += (cases.ALONE_SETTLE_S + cases.ALONE_S) * sum(not job.writes for job in case.jobs)
+    else:
+        took += case.parts * case.settle
+    return min(took, case.longest)
 
 
 def endurance(written: int, capacity: int, cycles: int = RATED_CYCLES) -> float:

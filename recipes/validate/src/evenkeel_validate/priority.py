@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from . import fio
 from .cases import MB, PRIORITY_BYTES
 
 FOLDER = "priority"
@@ -23,11 +22,6 @@ PAGE = os.sysconf("SC_PAGE_SIZE")
 def paths(folder: Path) -> list[Path]:
     """The files in the folder FOLDER."""
     return [folder / str(number) for number in range(COUNT)]
-
-
-def fio_name(folder: Path) -> Path:
-    """The files in FOLDER, as fio's option `filename` has them."""
-    return Path(":".join(str(fio.name(path)) for path in paths(folder)))
 
 
 class Files:

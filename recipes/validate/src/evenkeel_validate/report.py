@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from .measure import Outcome
 
 FORMAT = 1
+# what follows the name of a case in the name of the curve of its reads
+READS = ".read"
 State = Literal["running", "complete", "partial"]
 
 
@@ -56,8 +58,9 @@ class Report:
         """Add what a case measured on SCHEDULER. Figures of another scheduler than the subject join the subject's rows."""
         for figure in outcome.figures:
             self._add(case, figure, scheduler, measured)
-        if outcome.curve:
-            self.curves.setdefault(case, {})[scheduler] = outcome.curve
+        for suffix, curve in (("", outcome.curve), (READS, outcome.reads)):
+            if curve:
+                self.curves.setdefault(case + suffix, {})[scheduler] = curve
         if outcome.series:
             self.series[case] = outcome.series
         if outcome.note:
