@@ -7,7 +7,7 @@ import ctypes
 import random
 import subprocess
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -89,6 +89,8 @@ class Model:
 
     `run` submits each request at its time `arrive`. If `qd` is given, it ignores these times and keeps `qd` requests
     outstanding: a closed loop. `think`: ns from a completion to the next request. `late`: ns by which the host reaps late.
+    `planned`: further requests, which it submits at their times meanwhile. The run ends with the closed loop; a planned
+    request whose time comes later keeps `done` 0.
     """
 
     def __init__(self, path: Path) -> None:
@@ -124,20 +126,27 @@ class Model:
         """A function that returns a parameter's value as a number. Its argument is the parameter's name."""
         return lambda name: int(self.value("", pairs, name))
 
-    def run(self, preset: str, pairs: str, ios: list[Io], qd: int = 0, think: int = 0, late: int = 0) -> Run:
-        c = (CIo * len(ios))()
-        for to, io in zip(c, ios, strict=True):
+    def run(
+        self, preset: str, pairs: str, ios: list[Io], qd: int = 0, think: int = 0, late: int = 0,
+        planned: Sequence[Io] = (),
+    ) -> Run:  # fmt: skip
+        every = [*ios, *planned]
+        c = (CIo * len(every))()
+        for to, io in zip(c, every, strict=True):
             to.arrive, to.sector, to.bytes = io.arrive, io.pos // 512, io.bytes
             to.op, to.fua = io.op, io.fua
         why, totals = ctypes.create_string_buffer(1024), Totals()
         n = self.lib.shim_run(
-            preset.encode(), pairs.encode(), c, ctypes.c_uint32(len(ios)), ctypes.c_uint32(qd),
+            preset.encode(), pairs.encode(), c, ctypes.c_uint32(len(every)),
+            ctypes.c_uint32(len(planned) if qd else len(every)), ctypes.c_uint32(qd),
             ctypes.c_uint64(think), ctypes.c_uint64(late), ctypes.byref(totals), why, ctypes.c_uint32(1024),
         )  # fmt: skip
-        assert n == len(ios), why.value.decode()
-        for to, io in zip(c, ios, strict=True):
-            io.arrive, io.begin, io.done = to.arrive, to.begin, to.done
-            io.channel, io.order = to.channel, to.order
+        assert n >= len(ios), why.value.decode()
+        for to, io in zip(c, every, strict=True):
+            io.begin, io.done = to.begin, to.done
+            if not io.done:
+                continue
+            io.arrive, io.channel, io.order = to.arrive, to.channel, to.order
             io.part = {name: value for name, value in zip(PARTS, to.part, strict=True) if value}
             # this checks every request of each caller of run()
             assert sum(io.part.values()) == io.total, io

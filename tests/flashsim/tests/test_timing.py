@@ -7,6 +7,7 @@ import math
 import random
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -210,6 +211,28 @@ def test_serial_commands_do_not_overlap(model: Model) -> None:
         for io in sorted(run.io, key=lambda io: io.order):
             assert io.begin == io.arrive + io.part.get("queue", 0) >= end
             end = io.done
+
+
+def test_planned_requests_come_at_their_times_beside_a_closed_loop(model: Model) -> None:
+    pairs = FLASH + ",active=1,buffer_kb=0"
+    alone = model.run("", pairs, sequential(WRITE, 20, 64 * KB), qd=1, think=5 * US)
+    times = [i * alone.end // 10 + 7 for i in range(20)]
+    reads = [Io(READ, MB, 4 * KB, at) for at in times]
+    run = model.run("", pairs, sequential(WRITE, 20, 64 * KB), qd=1, think=5 * US, planned=reads)
+    begun = [io for io in reads if io.done]
+    assert [io.arrive for io in reads] == times
+    # the run ends with the closed loop, which the reads delay
+    assert 10 <= len(begun) < 20
+    assert alone.end < run.end
+    assert all(io.done == 0 for io in reads if io.arrive > run.end)
+    # the device serves one request at a time, and the loop sends the next write after the last one
+    both = sorted([*run.io, *begun], key=lambda io: io.done)
+    assert all(a.done <= b.begin for a, b in pairwise(both))
+    assert all(b.arrive == a.done + 5 * US for a, b in pairwise(run.io))
+    # without planned requests it is the same loop
+    assert [
+        io.done for io in model.run("", pairs, sequential(WRITE, 20, 64 * KB), qd=1, think=5 * US).io
+    ] == [io.done for io in alone.io]
 
 
 def test_sequential_reads_reach_the_rate_of_the_link(model: Model) -> None:

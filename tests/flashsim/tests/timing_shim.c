@@ -91,26 +91,38 @@ int shim_waits(const char *preset, const char *set, u32 op)
 	return ek_flash_waits_before(&p, op) + 2 * ek_flash_waits_after(&p, op);
 }
 
+static void shim_submit(struct ek_flash *dev, struct ek_flash_req *req, struct shim_io *io, u64 now)
+{
+	req->sector = io->sector;
+	req->bytes = io->bytes;
+	req->op = (u8)io->op;
+	req->fua = io->fua;
+	io->arrive = now;
+	ek_flash_submit(dev, req, now);
+}
+
 /*
- * Run @n requests.
+ * Run @n requests: first those of a closed loop, then @planned of an open loop.
  *
- * Closed loop (@qd > 0): a request is submitted as soon as fewer than @qd are in
- * the device, @think ns after the completion that made room. Open loop (@qd 0):
- * each request is submitted at its arrive time; these must not decrease.
+ * Closed loop: a request is submitted as soon as fewer than @qd are in the device,
+ * @think ns after the completion that made room. Open loop: each request is
+ * submitted at its arrive time; these must not decrease. If there is a closed loop,
+ * the run ends with it, and the rest of the open loop is not done.
  *
  * @late: the delay in ns with which the host reaps.
  * Returns the number of completed requests, or -1 with the reason in @why.
  */
-int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,
-	     u64 late, struct ek_fs_totals *totals, char *why, u32 size);
-int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 qd, u64 think,
-	     u64 late, struct ek_fs_totals *totals, char *why, u32 size)
+int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 planned, u32 qd,
+	     u64 think, u64 late, struct ek_fs_totals *totals, char *why, u32 size);
+int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32 planned, u32 qd,
+	     u64 think, u64 late, struct ek_fs_totals *totals, char *why, u32 size)
 {
 	struct ek_flash_req *reqs = calloc(n ? n : 1, sizeof(*reqs)), *req;
+	u32 closed = n - planned, sent = 0, opened = closed, inside = 0, left = closed ? closed : n;
 	struct ek_flash_params p;
 	struct ek_flash *dev;
-	u32 sent = 0, done = 0, i;
-	u64 now = 0;
+	u64 now = 0, ready = 0;
+	u32 done = 0, i;
 
 	if (shim_params(&p, preset, set, why, size)) {
 		free(reqs);
@@ -118,41 +130,40 @@ int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32
 	}
 	dev = malloc(ek_flash_bytes(&p));
 	ek_flash_init(dev, &p, 0);
-	while (done < n) {
-		u64 next = ek_flash_next(dev);
+	while (left) {
+		bool room = sent < closed && inside < qd;
+		u64 next = ek_flash_next(dev), at = room ? max(now, ready) : EK_FS_NEVER;
 
-		if (qd) {
-			while (sent < n && sent - done < qd) {
-				reqs[sent].sector = io[sent].sector;
-				reqs[sent].bytes = io[sent].bytes;
-				reqs[sent].op = (u8)io[sent].op;
-				reqs[sent].fua = io[sent].fua;
-				io[sent].arrive = now;
-				ek_flash_submit(dev, &reqs[sent++], now);
-			}
-			next = ek_flash_next(dev);
-		} else if (sent < n && io[sent].arrive <= next) {
-			now = io[sent].arrive;
-			reqs[sent].sector = io[sent].sector;
-			reqs[sent].bytes = io[sent].bytes;
-			reqs[sent].op = (u8)io[sent].op;
-			reqs[sent].fua = io[sent].fua;
-			ek_flash_submit(dev, &reqs[sent++], now);
+		if (opened < n && io[opened].arrive < at && io[opened].arrive <= next) {
+			now = io[opened].arrive;
+			shim_submit(dev, &reqs[opened], &io[opened], now);
+			opened++;
+			continue;
+		}
+		if (room && at <= next) {
+			now = at;
+			shim_submit(dev, &reqs[sent], &io[sent], now);
+			sent++;
+			inside++;
 			continue;
 		}
 		if (next == EK_FS_NEVER) {
 			scnprintf(why, size, "stuck after %u of %u", done, n);
 			break;
 		}
+		if (opened < n)
+			at = min(at, io[opened].arrive);
 		now = max(now, next + late);
-		if (!qd && sent < n)
-			now = min(now, max(next, io[sent].arrive));
+		if (at != EK_FS_NEVER)
+			now = min(now, max(next, at));
 		while ((req = ek_flash_reap(dev, now))) {
 			/* reaping at the time of ek_flash_next() finds each request on time */
-			if (!late && !think && req->done != now) {
+			if (!late && req->done != now) {
 				scnprintf(why, size, "done at %llu, but ek_flash_next() was %llu",
 					  (unsigned long long)req->done, (unsigned long long)now);
-				n = 0;
+				left = 0;
+				done = 0;
+				break;
 			}
 			i = (u32)(req - reqs);
 			io[i].begin = req->begin;
@@ -160,14 +171,17 @@ int shim_run(const char *preset, const char *set, struct shim_io *io, u32 n, u32
 			io[i].channel = req->channel;
 			io[i].order = done++;
 			memcpy(io[i].part, req->part, sizeof(io[i].part));
+			if (i < closed) {
+				inside--;
+				ready = now + think;
+			}
+			left -= i < closed || !closed;
 		}
-		if (qd)
-			now += think;
 	}
 	*totals = dev->totals;
 	totals->reserve_left = dev->reserve;
 	totals->slc_left = dev->slc;
 	free(dev);
 	free(reqs);
-	return (int)done;
+	return left ? -1 : (int)done;
 }

@@ -28,8 +28,9 @@ def files(script: str, plan: Mapping[str, Any]) -> dict[str, str]:
         f"{DATA}/{script}.py": (FOLDER / f"{script}.py").read_text(),
         f"{DATA}/onboard.py": (FOLDER / "onboard.py").read_text(),
         f"{DATA}/plan.json": json.dumps(plan),
-        # etc/upper on the data partition is the board's /etc
-        "/data/etc/upper/systemd/system/lab.service": "[Unit]\nDescription=The measurement of the lab\n\n[Service]\n"
+        # etc/1/upper on the data partition is the board's /etc
+        "/data/etc/1/upper/evenkeel/keep.d/lab": "/etc/systemd/system\n",
+        "/data/etc/1/upper/systemd/system/lab.service": "[Unit]\nDescription=The measurement of the lab\n\n[Service]\n"
         f"ExecStart=/usr/bin/python3 -B {DATA}/{script}.py\n",
         "/guest/board.sh": (FOLDER / "board.sh").read_text(),
     }

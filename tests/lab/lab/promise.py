@@ -38,8 +38,10 @@ from lab.model import Device, Experiment, Figure, Output
 ALONE_SETTLE, ALONE = 2.0, 4.0
 # All jobs together: the same two times. They settle longer, because BFQ raises the weight of a new group for some seconds.
 SETTLE, WINDOW = 6.0, 10.0
-# the light reader: its run time in s, its reads per second, and the number of processes that share these reads
+# the light reader: its run time in s, its reads per second, and the number of threads that share these reads
 LIGHT, RATE, READERS = 12, 50, 4
+# the first seconds, in which its reads do not count
+LIGHT_SETTLE = 0.25
 # the fewest samples of the light reader that must lie beyond its p99
 BEYOND = 5
 # The limit of the longest wait: WAIT_S seconds, or WAIT_TIMES times the wait that the weight implies if that is longer.
@@ -223,13 +225,11 @@ def _alone(r: Runner, case: Case, section: str) -> list[str]:
 
 
 def _light(name: str, case: Case, slice_: int, seconds: int) -> str:
-    command = fio(
-        name, rw="randread", bs="4k", device=case.device, slice_=slice_, runtime=seconds, extra="--norandommap",
-        parts=case.parts,
-    ).command  # fmt: skip
-    return (
-        f"in_group reader {latency.planned(command, name=name, rate=RATE, readers=READERS)} | report {name}"
-    )
+    reader = latency.planned(
+        f"/dev/{case.device.name}", name=name, rate=RATE, readers=READERS, settle=LIGHT_SETTLE, seconds=seconds,
+        area=latency.on_slice(case.device, slice_, parts=case.parts), offset=slice_,
+    )  # fmt: skip
+    return f"in_group reader {reader} | report {name}"
 
 
 def _largest(case: Case, slice_: int) -> str:
@@ -374,19 +374,19 @@ def figures(case: Case, out: Output) -> list[Figure]:
 
 
 def _light_figures(out: Output) -> list[Figure]:
-    def p99(section: str, skipped: int) -> float:
-        times = latency.reads(out.results[section], rate=RATE, readers=READERS, skipped=skipped)
+    def p99(section: str) -> float:
+        times = latency.reads(out.results[section])
         return latency.percentile(times, "p99", beyond=BEYOND if section == "reader" else 0)
 
-    quiet = latency.reads(out.results["reader-alone"], rate=RATE, readers=READERS, skipped=2)
+    quiet = latency.reads(out.results["reader-alone"])
     one = fio_job(out.results["one"])
     side = one["write"] if one["write"]["total_ios"] else one["read"]
     if not side["lat_ns"]["N"]:
         raise ValueError("no large request was measured")
     return [
-        Figure("light-p99", round(p99("reader", 2), 1), "us", "lower"),
+        Figure("light-p99", round(p99("reader"), 1), "us", "lower"),
         Figure("light-alone-p50", round(latency.percentile(quiet, "p50"), 1), "us"),
-        Figure("light-alone-p99", round(p99("reader-alone", 2), 1), "us"),
+        Figure("light-alone-p99", round(p99("reader-alone"), 1), "us"),
         Figure("largest", round(side["lat_ns"]["mean"] / 1000, 1), "us"),
     ]
 
@@ -397,5 +397,6 @@ def experiment(case: Case, **more: object) -> Experiment:
     total = 30 + case.settle + case.seconds + 2 * len(case.jobs) * (ALONE_SETTLE + ALONE + 10)
     return Experiment(
         f"promise.{case.name}", case.about(), script(case), lambda out: figures(case, out), device=case.device,
+        programs=("fio", "ek-light-reader") if case.light else ("fio",),
         memory=MEMORY + buffers + 4 * sum(j.copies for j in case.jobs), limit=4 * total, **more,  # type: ignore[arg-type]
     )  # fmt: skip

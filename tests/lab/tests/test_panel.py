@@ -205,10 +205,10 @@ def test_each_app_is_a_unit_in_the_slice_and_has_a_part_of_the_file() -> None:
     parts = set()
     for app in panel.APPS:
         unit = ConfigParser(interpolation=None)
-        unit.read_string(files[f"/data/etc/upper/systemd/system/{app}.service"])
+        unit.read_string(files[f"/data/etc/1/upper/systemd/system/{app}.service"])
         assert unit["Service"]["Slice"] == "evenkeel-apps.slice"
         parts.add(unit["Service"]["ExecStart"].partition("--offset=")[2].split()[0])
-        listed = tomllib.loads(files[f"/data/etc/upper/evenkeel/apps.d/{app}.toml"])
+        listed = tomllib.loads(files[f"/data/etc/1/upper/evenkeel/apps.d/{app}.toml"])
         assert listed["unit"] == f"{app}.service"
     assert len(parts) == 16
     assert json.loads(files["/data/lab/plan.json"])["apps"] == panel.APPS

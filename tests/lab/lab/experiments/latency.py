@@ -6,13 +6,12 @@ reads or writes 100 MB at QD4. The target for the 99th percentile is twice the s
 of two times that the same guest measures first on the idle device: the time of a
 request of 512 KB, and the time of such a 4 KiB read.
 
-The reads are planned: `READERS` processes plan reads at fixed intervals, in total
-`RATE` a second, however long earlier reads take. A read's time counts from its
-planned moment. It includes waiting for a tag and for the reader's previous read.
+The reads are planned: the `READERS` threads of `ek-light-reader` plan reads at fixed intervals,
+in total `RATE` a second, however long earlier reads take. A read's time includes the wait
+for a tag, and from its planned moment on, the wait for the thread's previous read.
 (A reader that plans its next read when the previous one completes takes few
 samples while the device is slow and many while it is fast. Its percentiles then
-mostly describe the times at which the device is fast.) The intervals differ from
-reader to reader, so that reads do not arrive in step.
+mostly describe the times at which the device is fast.)
 
 A device under constant writes collects garbage. When `emmc51` has used up its
 reserve of 2 GiB, all dies collect at the same time, and the device completes
@@ -25,10 +24,7 @@ what the scheduler adds.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
-
-from evenkeel_report.planned import rates, waits
 
 from lab import onfs
 from lab.competing import fio, fio_job
@@ -39,8 +35,8 @@ PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999}
 READERS = 64
 # reads per second of all readers: an eighth of what the idle device serves at QD1
 RATE = 500
-# first reads of each reader that do not count, because all readers begin at once
-SKIPPED = 8
+# the first seconds, in which reads do not count: the readers start, and the scheduler has not seen them before
+SETTLE = 1
 # duration, long enough for the 99.9th percentile
 SECONDS = 23
 # the fewest samples that must lie beyond a percentile
@@ -54,59 +50,40 @@ CLEAN = flashsim("emmc51", gc_after_kb=0)
 Curve = list[tuple[float, float]]
 
 
-def _rates(rate: int = RATE, readers: int = READERS) -> list[int]:
-    """The rate of each reader in bytes per second."""
-    return rates(4096 * rate / readers, readers)
+def planned(
+    path: str, *, name: str, rate: int = RATE, readers: int = READERS, area: str = "", settle: float = SETTLE,
+    seconds: float, offset: int = 0,
+) -> str:  # fmt: skip
+    """Guest commands that run the light reader on PATH for SECONDS. They print its times in the format that reads() parses.
 
-
-def planned(command: str, *, name: str, rate: int = RATE, readers: int = READERS) -> str:
-    """Guest commands that run the readers. `command` is the fio job of one reader.
-
-    They print their times in the format that reads() parses. A reader is synchronous, at QD1.
-    fio starts a late read at once and logs each read's time from its start. Raises
-    ValueError for a job without a runtime.
+    AREA: options that choose the part of PATH; without them it is the whole. Reads planned for the first SETTLE
+    seconds do not count. Readers with equal OFFSET read the same places.
     """
-    if not (runtime := re.search(r"--runtime=(\d+)\b", command)):
-        raise ValueError(f"{name} has no --runtime")
-    head, _, options = command.partition(f" --name={name} ")
-    jobs = " ".join(
-        f"--name=r{i} --rate={bps} --randseed=$((SEED * 1000 + {i + 1}))"
-        for i, bps in enumerate(_rates(rate, readers))
-    )
     return (
-        f"{head} {options} --ioengine=psync --iodepth=1 --thread --write_lat_log=/tmp/{name} --disable_slat=1"
-        f" --disable_clat=1 {jobs} > /tmp/{name}.log 2>&1"
+        f"ek-light-reader --rate={rate} --readers={readers} --settle={settle:g}s --duration={seconds:g}s"
+        f" --seed=$((SEED * 1000 + {offset})) {area} --log=/tmp/{name}.reads {path} > /tmp/{name}.log 2>&1"
         f' || fail "{name} failed: $(tail -n 1 /tmp/{name}.log)"\n'
-        f'for log in /tmp/{name}_lat.*.log; do echo "reader ${{log#*_lat.}} {runtime[1]}"; cut -d, -f2 "$log"; done'
+        f"cut -d ' ' -f 2 /tmp/{name}.reads"
     )
+
+
+def on_slice(device: Device, slice_: int, *, parts: int = 2) -> str:
+    """The options of planned() that choose a slice of DEVICE, as competing.fio() has it."""
+    part = device.capacity_mb // (device.slices or parts)
+    return f"--offset={part * slice_}M --length={part}M"
 
 
 def _light(name: str, seconds: int = SECONDS) -> str:
-    command = fio(
-        name, rw="randread", bs="4k", device=DEVICE, slice_=0, runtime=seconds, extra="--norandommap"
-    ).command
-    return f"{planned(command, name=name)} | report {name}"
+    reader = planned(f"/dev/{DEVICE.name}", name=name, area=on_slice(DEVICE, 0), seconds=seconds)
+    return f"{reader} | report {name}"
 
 
-def reads(
-    text: str, *, rate: int = RATE, readers: int = READERS, skipped: int = SKIPPED, settle: float = 0
-) -> list[float]:
-    """The times (us) of all reads from their planned moments, in rising order.
-
-    The first `skipped` reads of each reader do not count, nor do those planned for the first `settle` seconds.
-
-    Raises ValueError when readers are missing.
-    """
-    found: list[float] = []
-    parts = text.split("reader ")[1:]
-    if len(parts) != readers:
-        raise ValueError(f"{len(parts)} of {readers} readers reported")
-    for part in parts:
-        number, seconds, *times = part.split()
-        interval = 1e6 * 4096 / _rates(rate, readers)[int(number.partition(".")[0]) - 1]
-        own = waits((int(ns) / 1000 for ns in times), interval, 1e6 * float(seconds))
-        found += own[max(skipped, math.ceil(1e6 * settle / interval)) :]
-    return sorted(found)
+def reads(text: str) -> list[float]:
+    """The times (us) of all reads, in rising order. Raises ValueError if there are none."""
+    found = sorted(int(ns) / 1000 for ns in text.split())
+    if not found:
+        raise ValueError("the light reader has read nothing")
+    return found
 
 
 def percentile(times: Sequence[float], name: str, beyond: int = BEYOND) -> float:
@@ -171,7 +148,7 @@ def under_load(direction: str, device: Device = DEVICE) -> Experiment:
         curves=lambda out: {name: curve(reads(out.results["light"]))}, quick=direction == "read", quick_baselines=("bfq",),
         baselines=("bfq", "iocost") if device is CLEAN else ("none", "bfq", "iocost") if direction == "read" else ("none",),
         deep_baselines=FURTHER if device is CLEAN or direction == "read" else (),
-        timeout=900,
+        programs=("fio", "ek-light-reader"), timeout=900,
     )  # fmt: skip
 
 
@@ -189,7 +166,7 @@ def alone() -> Experiment:
 
     return Experiment(
         "latency.alone", "random reads of 4 KiB without another load", script, figures, device=DEVICE, baselines=(),
-        curves=lambda out: {"latency.alone": curve(reads(out.results["light"]))},
+        programs=("ek-light-reader",), curves=lambda out: {"latency.alone": curve(reads(out.results["light"]))},
     )  # fmt: skip
 
 

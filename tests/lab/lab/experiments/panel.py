@@ -77,7 +77,7 @@ def _load(number: int) -> str:
 
 
 def files() -> dict[str, str]:
-    """The files of the data partition, below /data; etc/upper there is the board's /etc."""
+    """The files of the data partition, below /data; etc/1/upper there is the board's /etc."""
     found = {
         **onboard.files("panel", PLAN),
         f"{onboard.DATA}/visitor.py": (TOP / "tests/visitor.py").read_text(),
@@ -86,11 +86,11 @@ def files() -> dict[str, str]:
         ).read_text(),
     }
     for number, app in enumerate(APPS):
-        found[f"/data/etc/upper/systemd/system/{app}.service"] = (
+        found[f"/data/etc/1/upper/systemd/system/{app}.service"] = (
             f"[Unit]\nDescription=Load {number}\n\n[Service]\nSlice=evenkeel-apps.slice\n"
             f"ExecStart={_load(number)}\nStandardOutput=null\n"
         )
-        found[f"/data/etc/upper/evenkeel/apps.d/{app}.toml"] = f'title = "{app}"\nunit = "{app}.service"\n'
+        found[f"/data/etc/1/upper/evenkeel/apps.d/{app}.toml"] = f'title = "{app}"\nunit = "{app}.service"\n'
     return found
 
 
@@ -186,9 +186,3 @@ EXPERIMENTS = [
     experiment("live", "processor time of 50 open pages compared with one", live),
     experiment("exposure", "exposure of the services by systemd, from 0 (safe) to 10", exposure),
 ]
-
-# why rows miss their targets, by the pattern of their ids
-NOTES = {
-    "panel.memory.rss": "It is near its target: 139.2 MB in the last measurement. The panel keeps the history of all"
-    " spans that a user can choose.",
-}

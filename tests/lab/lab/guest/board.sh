@@ -3,7 +3,7 @@
 # Boots the board's image on a flash model, which has the name of an eMMC.
 # The model keeps its data in the guest's memory, so the whole board runs on the virtual clock. QEMU's own disk does not:
 # it is only read, before the board starts. /ranges lists the ranges of the image that contain data (start and length in bytes).
-# /data has the files of the experiment. They go to the data partition: etc/upper there is the board's /etc.
+# /data has the files of the experiment. They go to the data partition: etc/1/upper there is the board's /etc.
 uname -r | report kernel
 device
 while read -r start length; do
@@ -22,9 +22,9 @@ partition() {
 }
 mkdir -p /board
 mount -t ext4 "$(partition data)" /board || fail "cannot mount the data partition"
-mkdir -p /board/etc/upper/systemd/system/multi-user.target.wants /board/etc/work
+mkdir -p /board/etc/1/upper/systemd/system/multi-user.target.wants
 cp -r /data/. /board/
-ln -s ../lab.service /board/etc/upper/systemd/system/multi-user.target.wants/lab.service
+ln -s ../lab.service /board/etc/1/upper/systemd/system/multi-user.target.wants/lab.service
 umount /board
 mount -o ro "$(partition root-a)" /board || fail "cannot mount slot A"
 mount -t devtmpfs dev /board/dev
