@@ -7,7 +7,8 @@
 #   lab       guest programs and the bench   test        the stages of `make test`
 #   search    random tests of the scheduler's policy
 #   docs      generated documents, pictures  release     a release
-include mk/settings.mk mk/stage.mk mk/components.mk mk/toolroot.mk mk/kernel.mk mk/image.mk mk/yocto.mk
+#   supply    SBOM, licences, vulnerabilities
+include mk/settings.mk mk/stage.mk mk/components.mk mk/toolroot.mk mk/kernel.mk mk/image.mk mk/supply.mk mk/yocto.mk
 include mk/lab.mk mk/search.mk mk/test.mk mk/docs.mk mk/release.mk mk/clean.mk
 
 .PHONY: help
@@ -31,11 +32,16 @@ toolroot: $(TOOLROOT) ## the build root: the Debian tree in which everything is 
 kernel: $(K)/bzImage ## the board's kernel: build/6.12/bzImage (KERNEL=7.3, 5.10)
 module: $(foreach m,$(MODULE_NAMES),$(K)/$(m).ko) $(K)/bzImage ## the kernel modules: build/6.12/{evenkeel,flashsim,evenkeel_pagepool}.ko
 loads: $(LAB_PROGRAMS) ## the programs of the lab and of its guests: build/{loads,recorder,oracle}
-keys: run-keys ## keys that sign updates: make keys OUT=DIR, then make image KEYRING=DIR/ca.cert.pem
+keys: run-keys ## keys that sign updates: make keys OUT=DIR, then make image KEYRING=DIR/keyring.pem. KEYS=DIR prints their state; with RENEW=signer|authority or REVOKE=CERT, it changes them
 yocto-image: run-yocto-image ## the image by BitBake without internet, and its boot test: OECORE=DIR BITBAKE=DIR
 
+##@ Ship
+.PHONY: sbom cve
+sbom: run-sbom ## what the image consists of: build/image/evenkeel-x86_64.spdx.json (SPDX), and .licences.txt next to it
+cve: run-cve ## known vulnerabilities of the image, from data on disk: CVE_DATA=FILE (CVE_FAIL=update, CVE_MAX_AGE=DAYS, SBOM=FILE, VEX=FILE)
+
 ##@ Test
-.PHONY: test lint unit kunit torture baselines lab guests boot browser pages fuzz search yocto
+.PHONY: test lint unit kunit torture baselines lab guests supply boot browser pages fuzz search yocto
 test: ## run the following targets from lint to pages, without baselines; print the time of each stage. Of long tests it runs samples; DEEP=1 runs all
 	@exec tests/run-stages
 lint: run-lint ## code style, types, spelling, sentences, commit messages
@@ -45,6 +51,7 @@ torture: run-torture ## stress test of the scheduler on a kernel with KASAN and 
 baselines: run-baselines ## check that each baseline of the lab takes effect; first builds the kernel with iocost and io.latency
 lab: run-lab ## a third of the quick bench, drawn by a seed: its targets, and the figures of the README; DEEP=1 runs all of it
 guests: run-guests ## tests of the flash model, the page pool and the lab itself, in QEMU; samples, or all with DEEP=1
+supply: run-supply ## other tools check the SBOM of the image, and a second build must give the same bytes; DEEP=1 also builds kernel and Debian root again
 boot: $(BOOT_STAGES) ## tests of the booted board
 browser: run-browser ## a user sets weights in a browser; writes screenshots to build/screenshots
 pages: run-pages ## tests of the panel's other pages in a browser

@@ -7,6 +7,7 @@ run-docs: $(TOOLROOT)
 	@$(ENTER) python3 tests/components.py write
 	$(ENTER) python3 recipes/recorder/tests/losses.py write
 	$(ENTER) python3 webui/tests/asvs.py write
+	$(ENTER) python3 webui/tests/routes.py write
 	$(ENTER) env PYTHONPATH=recipes/agent/src python3 -m evenkeel_agent.reference > docs/reference/dbus.md
 	if [ -e $(RESULTS) ]; then
 		cd tests/lab && $(ENTER) python3 -m lab docs $(RESULTS)

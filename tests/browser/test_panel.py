@@ -224,7 +224,7 @@ def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) 
     row = page.locator('[data-app="loader"]')
     set_fixed_share(page, "loader", "10")
     expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "10")
-    expect(row.locator("#fixed-share-status-loader")).to_contain_text("in force")
+    expect(row.locator("#fixed-share-status-loader").get_by_text("in force", exact=True)).to_be_visible()
     expect(row.locator("#weight-status-loader")).to_contain_text("no effect: fixed share")
     assert board.run(LOADER_FIXED_SHARE).split()[1] == "10"
     expect(row.locator('[data-field="fixed-share-used"]')).to_be_visible()
@@ -245,7 +245,7 @@ def test_fixed_share_reaches_the_disk_and_off_ends_it(page: Page, board: Board) 
     expect(row.locator('[data-field="fixed_share"]')).to_have_attribute("data-value", "0")
     expect(row.locator('[data-action="off"]')).to_be_hidden()
     expect(row.locator('input[name="fixed_share"]')).to_have_value("")
-    expect(row.locator("#weight-status-loader")).to_contain_text("in force")
+    expect(row.locator("#weight-status-loader").get_by_text("in force", exact=True)).to_be_visible()
     assert board.run(LOADER_FIXED_SHARE) == ""
 
 
@@ -282,9 +282,11 @@ def test_weight_of_a_stopped_app_applies_when_it_starts(page: Page, board: Board
     expect(row.locator('[data-field="weight"]')).to_have_attribute("data-value", "50")
     expect(row).to_contain_text("applies at next start")
     check(page, "apps-stopped")
-    row.locator('[data-action="start"]').click()
+    # The page may show the new state before it has the answer.
+    with page.expect_response("**/apps/loader/start"):
+        row.locator('[data-action="start"]').click()
     expect(row.locator('[data-field="state"]')).to_have_attribute("data-value", "active")
-    expect(row).to_contain_text("in force")
+    expect(row.locator("#weight-status-loader").get_by_text("in force", exact=True)).to_be_visible()
     assert "50" in board.run(LOADER_WEIGHT)
 
 

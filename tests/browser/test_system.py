@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect
 TOP = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(TOP / "tests"), str(TOP / "tests/browser")]
 
-from boards import Board  # noqa: E402
+from boards import Board, until  # noqa: E402
 from evenkeel_panel.testing import Authority  # noqa: E402
 from pages import PASSWORD, check, logged_in  # noqa: E402
 
@@ -46,18 +46,35 @@ def test_a_wrong_password_gives_no_backup(page: Page) -> None:
 @pytest.mark.posts("/system/backup", "/system/backup/check", "/system/restore")
 def test_a_restore_shows_its_changes_and_makes_them(page: Page, board: Board, tmp_path: Path) -> None:
     before = board.run("ekctl weight player")
+    channel = "/etc/ek-recorder/channels.d/hook.conf"
+    board.run(rf"printf 'record_size = 64\nretain = 2MiB\nread_mode = all\n' > {channel}")
+    page.goto("/account")
+    page.locator("#token-name").fill("ci")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.get_by_role("status").first).to_contain_text("ek_")
     file = backup(page, tmp_path)
     assert re.fullmatch(r"evenkeel-backup-.*\.json", file.name)
     assert json.loads(file.read_text())["content"]["users"]
-    board.run("ekctl weight player 77")
+    board.run(f"ekctl weight player 77; rm {channel}")
+    page.goto("/account")
+    page.get_by_role("button", name="Remove the token ci").click()
+    expect(page.get_by_role("button", name="Remove the token ci")).to_have_count(0)
+    page.goto("/system")
     page.locator("#file").set_input_files(file)
     page.get_by_role("button", name="Check the backup").click()
     expect(page.locator("main")).to_contain_text("player")
+    expect(page.locator("main")).to_contain_text("The channel hook of the recorder is added")
+    expect(page.locator("main")).to_contain_text("The API token ci of admin comes back")
     assert board.run("ekctl weight player") != before, "the check changes nothing"
     check(page, "restore")
     page.get_by_role("button", name="Restore the settings").click()
     expect(page.locator(".banner.ok")).to_be_visible()
     assert board.run("ekctl weight player") == before
+    until("the channel records", lambda: "hook" in board.run("ek-recorder status | grep recording || :"))
+    page.goto("/account")
+    page.get_by_role("button", name="Remove the token ci").click()
+    expect(page.get_by_role("button", name="Remove the token ci")).to_have_count(0)
+    board.run(f"rm {channel} && systemctl reload-or-restart ek-recorder.service && rm -r /recorder/hook")
 
 
 def test_a_backup_of_ekctl_has_the_settings_of_the_board(board: Board) -> None:

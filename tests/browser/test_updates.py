@@ -43,11 +43,11 @@ def bundle(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     def run(*argv: str | Path, **environment: str) -> None:
         subprocess.run(argv, check=True, env={**os.environ, **environment}, stdout=subprocess.DEVNULL)
 
-    run(TOP / "recipes/update/src/make-keys", keys)
+    run(TOP / "recipes/update/src/keys", "new", keys)
     root.write_bytes(os.urandom(1 << 20))
     signer = {"RAUC_KEY_FILE": str(keys / "sign.key.pem"), "RAUC_CERT_FILE": str(keys / "sign.cert.pem")}
     run(TOP / "recipes/image/src/bundle", root, NEWER, made, EVENKEEL_BUNDLE_LEVEL="1", **signer)
-    authority = (keys / "ca.cert.pem").read_text()
+    authority = (keys / "keyring.pem").read_text()
     # The clock of an emulated board is slow: for it, certificates of this moment would not be valid yet.
     board.run(f"date --set=@{time.time():.0f}")
     board.run(f"cat > /run/authority.pem <<'END'\n{authority}END")

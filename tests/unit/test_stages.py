@@ -36,7 +36,15 @@ def test_the_projects_table_is_right() -> None:
     # The table has these public targets of the Makefile as stages. The targets unit and boot are there in parts.
     for name in ("lint", "kunit", "torture", "lab", "browser", "pages"):
         assert name in stages
-    assert sum(stage.budget for stage in stages.values()) < 2 * 90 * 60
+    # The most that a run can draw takes an hour, with two stages at a time: one stage of each kind, and what it needs.
+    always = {stage.name for stage in stages.values() if not stage.kind}
+    needs = {name: run_stages.chosen(stages, [name]).keys() - always for name in stages.keys() - always}
+    worst: dict[str, int] = {}
+    for name, more in needs.items():
+        if (kind := stages[name].kind) not in ("build", "deep"):
+            worst[kind] = max(worst.get(kind, 0), sum(stages[other].budget for other in more))
+    assert worst.keys() == {"kernel", "board", "panel"}
+    assert sum(stages[name].budget for name in always) + sum(worst.values()) < 2 * 60 * 60
 
 
 @pytest.mark.parametrize(
@@ -270,3 +278,23 @@ def test_an_end_from_outside_ends_the_stages(project: Path) -> None:
     while runs(pid):
         assert time.monotonic() < deadline, "the stage outlived run-stages"
         time.sleep(0.05)
+
+
+def test_a_run_that_takes_too_long_ends_and_shows_where_it_was(project: Path) -> None:
+    script = project / "tests/run-stages"
+    text = script.read_text()
+    assert "\nEND = 80\n" in text
+    script.write_text(text.replace("\nEND = 80\n", "\nEND = 0.03\n"))
+    hangs = "import time\ntry:\n    time.sleep(50)\nexcept KeyboardInterrupt:\n    print('it hung here')\n"
+    (project / "hangs.py").write_text(hangs)
+    began = time.monotonic()
+    out = run(
+        project, "a 10 1 -\nb 10 1 -\nc 10 1 b\n", "a:\n\t@true\nb:\n\t@python3 -u hangs.py\nc:\n\t@touch c\n"
+    )
+    assert time.monotonic() - began < 40
+    assert out.returncode == 1
+    assert "0.03 min are over: what still runs is interrupted" in out.stdout
+    assert re.search(r"^b failed:\n.*it hung here$", out.stdout, re.M | re.S)
+    assert re.search(r"^c .* skipped$", out.stdout, re.M)
+    assert out.stdout.rstrip().endswith("stages: 1 passed, 2 failed")
+    assert not (project / "c").exists()

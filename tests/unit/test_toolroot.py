@@ -74,3 +74,12 @@ def test_every_target_that_needs_the_build_root_leaves_the_link(
     make: Make, build: Path, root: Path, goal: str
 ) -> None:
     assert make("-n", *goal.split()).count(f"ln -sfnT {root} {build}/toolroot\n") == 1
+
+
+def test_every_command_has_the_same_time_zone() -> None:
+    """A kernel that is built east of Greenwich would otherwise have a file from before 1970, which its initramfs refuses."""
+    done = subprocess.run(
+        [TOP / "toolroot/enter", "date", "+%Z"],
+        env={**os.environ, "TZ": "Asia/Tokyo"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "UTC\n"

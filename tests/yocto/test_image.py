@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import LAYER, TOP
+from conftest import LAYER, TOP, Build
 from recipe_text import recipe
 
 DOCS = (TOP / "docs/howto/build-with-yocto.md").read_text()
@@ -435,3 +435,10 @@ def when_read(values: dict[str, str | None]) -> dict[str, dict[str, str]]:
 def test_initramfs_is_built_before_the_slot(values: dict[str, str | None], flags: dict[str, str]) -> None:
     """BitBake builds the initramfs before the slot, in this configuration or in a multiconfig of its own."""
     assert when_read(values) == ({"do_rootfs": flags} if flags else {})
+
+
+def test_each_image_gets_an_sbom(build: Build) -> None:
+    """OE-Core writes it by default, and nothing of ours takes it out."""
+    values = build.variables(recipe("evenkeel-image"))
+    assert "create-spdx" in values["INHERIT_DISTRO"].split()
+    assert values["SPDX_VERSION"]
