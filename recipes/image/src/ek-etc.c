@@ -8,7 +8,8 @@
  *
  * A list is a file of /usr/lib/evenkeel/keep.d (the image's) or /etc/evenkeel/keep.d (the owner's). Each line names
  * a file, or a folder with all that is in it, by its path below /etc. It may have the wildcards of glob(7); "*" does not
- * match "/". "#" begins a comment.
+ * match "/". "#" at the beginning of a line, or after a space, begins a comment. A line that begins with "!" names what
+ * a power cut may leave of a write, such as a temporary file. It is moved away as well, but the board reports no problem.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -36,14 +37,16 @@
 
 /* what becomes of a path */
 enum fate {
-	LOST,  /* no list names it */
-	ABOVE, /* a list names something below it */
-	KEPT,  /* a list names it, or a folder that it is in */
+	LOST,	  /* no list names it */
+	ABOVE,	  /* a list names something below it */
+	LEFTOVER, /* a line with "!" names it */
+	KEPT,	  /* a list names it, or a folder that it is in */
 };
 
 struct line {
 	char *pattern; /* below /etc, without a slash at either end */
 	char *file;    /* where it stands */
+	bool leftover; /* it begins with "!" */
 };
 
 static struct line *lines;
@@ -104,17 +107,28 @@ static const char *problem(const char *pattern)
 
 static void add_line(char *text, const char *file, unsigned int number)
 {
+	bool leftover = false;
 	const char *wrong;
 	size_t length;
 
-	text[strcspn(text, "#\r\n")] = 0;
+	text[strcspn(text, "\r\n")] = 0;
+	for (char *at = strchr(text, '#'); at; at = strchr(at + 1, '#')) {
+		if (at > text && !strchr(" \t", at[-1]))
+			continue;
+		*at = 0;
+		break;
+	}
 	text += strspn(text, " \t");
+	if (*text == '!') {
+		leftover = true;
+		text += 1 + strspn(text + 1, " \t");
+	}
 	length = strlen(text);
 	while (length && strchr(" \t", text[length - 1]))
 		text[--length] = 0;
 	if (length > 1 && text[length - 1] == '/')
 		text[--length] = 0;
-	if (!length)
+	if (!length && !leftover)
 		return;
 	wrong = problem(text);
 	if (wrong) {
@@ -122,6 +136,7 @@ static void add_line(char *text, const char *file, unsigned int number)
 		return;
 	}
 	lines = checked(reallocarray(lines, count + 1, sizeof(*lines)));
+	lines[count].leftover = leftover;
 	lines[count].pattern = checked(strdup(text + 5));
 	lines[count++].file = checked(strdup(file));
 }
@@ -240,10 +255,13 @@ static enum fate fate_of(const char *path, const char **file)
 	for (size_t i = 0; i < count; i++) {
 		if (!fnmatch(lines[i].pattern, path, FNM_PATHNAME)) {
 			*file = lines[i].file;
-			return KEPT;
-		}
-		if (begins_with(lines[i].pattern, path))
+			if (!lines[i].leftover)
+				return KEPT;
+			if (fate == LOST)
+				fate = LEFTOVER;
+		} else if (begins_with(lines[i].pattern, path)) {
 			fate = ABOVE;
+		}
 	}
 	return fate;
 }
@@ -282,25 +300,27 @@ static void print_path(const char *word, const char *path, const char *file)
 }
 
 /* Print NAME in the folder, and what is in it. */
-static void print_all(int folder, const char *name, const char *path, const char *file)
+static void print_all(int folder, const char *name, const char *path, const char *file,
+		      const char *fate)
 {
 	int fd = open_folder(folder, name);
 	char **names;
 	size_t n;
 
 	if (fd < 0) {
-		const char *word = file ? "kept" : "lost";
+		char *word;
 
-		print_path(is_deletion(folder, name) ? (file ? "kept, deleted" : "lost, deleted") :
-						       word,
-			   path, file);
+		if (asprintf(&word, "%s%s", fate, is_deletion(folder, name) ? ", deleted" : "") < 0)
+			word = NULL;
+		print_path(checked(word), path, file);
+		free(word);
 		return;
 	}
 	names = names_in(fd, &n);
 	for (size_t i = 0; i < n; i++) {
 		char *below = join(path, names[i]);
 
-		print_all(fd, names[i], below, file);
+		print_all(fd, names[i], below, file, fate);
 		free(below);
 		free(names[i]);
 	}
@@ -344,21 +364,21 @@ static int removed_folder(const char *path)
 	return fd;
 }
 
-static void remove_one(int folder, const char *name, const char *path)
+static void remove_one(int folder, const char *name, const char *path, bool quiet)
 {
 	int to;
 
 	if (is_deletion(folder, name)) {
 		if (unlinkat(folder, name, 0))
 			fail("remove the deletion of", path);
-		else
+		else if (!quiet)
 			print_path("", path, NULL);
 		return;
 	}
 	to = removed_folder(path);
 	if (to < 0 || !remove_all(to, name) || renameat(folder, name, to, name))
 		fail("move", path);
-	else
+	else if (!quiet)
 		print_path("", path, NULL);
 	if (to >= 0)
 		close(to);
@@ -390,6 +410,9 @@ static void look_at(int folder, const char *path);
 
 static void look_at_one(int folder, const char *name, const char *path)
 {
+	static const char *const words[] = {
+		[LOST] = "lost", [ABOVE] = "lost", [LEFTOVER] = "left over", [KEPT] = "kept"
+	};
 	const char *file;
 	enum fate fate = fate_of(path, &file);
 	int fd = fate == ABOVE ? open_folder(folder, name) : -1;
@@ -400,9 +423,9 @@ static void look_at_one(int folder, const char *name, const char *path)
 		if (removed >= 0)
 			(void)unlinkat(folder, name, AT_REMOVEDIR); /* only an empty one goes */
 	} else if (removed < 0) {
-		print_all(folder, name, path, file);
+		print_all(folder, name, path, file, words[fate]);
 	} else if (fate != KEPT) {
-		remove_one(folder, name, path);
+		remove_one(folder, name, path, fate == LEFTOVER);
 	}
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -152,6 +153,37 @@ def test_a_folder_above_a_kept_file_has_the_mode_of_the_slot(etc: Etc) -> None:
     assert modes == [0o755, 0o750, 0o755, 0o606]
 
 
+def test_what_a_power_cut_left_of_a_write_goes_without_a_message(etc: Etc) -> None:
+    (etc.image / "x").write_text("!/etc/.#*  # of systemd\n!/etc/*.new\n! /etc/a b\n!/etc/evenkeel/keep.d/x\n/etc/.#c/d\n")
+    etc.add(".#hostname0123", "machine-id.new", "a.new/b", "hostname", "a b", "other", ".hidden", ".#c/d", ".#c/e")
+    assert etc.shown() == [
+        f"kept /etc/.#c/d  ({etc.image}/x)",
+        "lost /etc/.#c/e",
+        f"left over /etc/.#hostname0123  ({etc.image}/x)",
+        "lost /etc/.hidden",
+        f"left over /etc/a b  ({etc.image}/x)",
+        f"left over /etc/a.new/b  ({etc.image}/x)",
+        f"kept /etc/hostname  ({etc.image}/board)",
+        f"left over /etc/machine-id.new  ({etc.image}/x)",
+        "lost /etc/other",
+    ]
+    assert etc.clean() == ["/etc/.#c/e", "/etc/.hidden", "/etc/other"]
+    assert files(etc.upper) == [".#c/d", "hostname"]
+    assert {".#hostname0123", "a b", "a.new/b", "machine-id.new"} < set(files(etc.removed))
+    assert (etc.removed / "machine-id.new").read_text() == "machine-id.new"
+
+
+def test_the_list_of_the_board_knows_what_a_power_cut_leaves(etc: Etc) -> None:
+    """A cut at the first start left /etc/machine-id.new, and the board reported a problem at the next one."""
+    data = SOURCE.parents[1] / "data/rootfs/usr/lib/evenkeel"
+    temporary = set(re.findall(r"(?<!/data)/etc/([\w-]+\.new)\b", (data / "preinit").read_text()))
+    assert "machine-id.new" in temporary
+    etc.image = data / "keep.d"
+    etc.add(*temporary, ".#hostname5cbd4d7a1e0f", ".#passwd5cbd4d7a1e0f", "machine-id")
+    assert etc.clean() == []
+    assert files(etc.upper) == ["machine-id"]
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="only root makes the marks of an overlay")
 def test_marks_of_an_overlay_do_not_hide_what_the_slot_has(etc: Etc) -> None:
     try:
@@ -182,6 +214,8 @@ def test_marks_of_an_overlay_do_not_hide_what_the_slot_has(etc: Etc) -> None:
         ("/etc//x", "neither"),
         ("/etc/x/.", "neither"),
         ("/etc/x/..", "neither"),
+        ("!", "begins with /etc/"),
+        ("!hostname", "begins with /etc/"),
     ],
 )
 def test_a_wrong_line_is_named_and_the_others_count(etc: Etc, line: str, complaint: str) -> None:
