@@ -80,7 +80,7 @@ def as_report(points: Sequence[Point], **more: float) -> Report:
 def followed(found: Sequence[Point], predict: model.Predict, **more: Any) -> Fitted:
     """A fit without a stream of writes. `complete`: adds parameters."""
     complete = more.pop("complete", dict)
-    follow = Follow(None, lambda params, stream: stream, complete)
+    follow = Follow(None, lambda params, stream, think=0: stream, complete)
     return model.fit(found, predict, "", 1024, follow, **more)
 
 
@@ -178,7 +178,7 @@ def test_the_twin_of_a_device_predicts_what_was_left_out(timing: tuple[Any, Any]
     # both devices have used up their reserve before
     reads = []
     for size, depth in OTHERS:
-        load = {"size": size, "depth": depth, "mb": 512}
+        load = {"size": size, "depth": depth, "mb": 1536}
         worn = ",".join(filter(None, [device.more, "gc_after_kb=1"]))
         truth = curve(latencies(timing, device.preset, worn, **load)[1])
         twin = curve(latencies(timing, "", text + ",gc_after_kb=1", **load)[1])
@@ -195,8 +195,34 @@ def as_stream(first: float, last: float, slowest: float) -> Stream:
 def test_a_stream_without_pauses_shows_no_garbage_collection() -> None:
     """Its fast cache is full: the rate falls, but no write waits much longer than the others."""
     for measured in (as_stream(120.0, 40.0, 13_000.0), as_stream(120.0, 119.0, 900_000.0), None):
-        follow = Follow(measured, lambda params, stream: stream, lambda params: {"slc_kb": 7})
+        follow = Follow(measured, lambda params, stream, think=0: stream, lambda params: {"slc_kb": 7})
         assert follow.complete({"a": 1}) == {"a": 1, "slc_kb": 7}
+
+
+def test_what_chance_changes_counts_less() -> None:
+    """How the writes share a pause depends on the host; a fit to them alone found pauses that were a third too long."""
+    measured = as_stream(120.0, 90.0, 100_000.0)
+
+    def predict(params: model.Params, _: Stream, think: int = stream.THINK_NS) -> Stream:
+        figures = dict(measured.figures)
+        figures["write-p99.9"] *= 1 + think / 20_000 + int(params.get("seed", 0)) / 10
+        figures["read-p99"] *= 1.5 if params.get("wrong") else 1.0
+        return Stream(measured.before, measured.whole, figures)
+
+    follow = Follow(measured, predict, lambda params: {})
+    weighed = follow.with_chance({})
+    assert weighed.chance["write-p99.9"] > 0.3
+    assert weighed.chance["read-p99"] == 0
+    assert 0 < search.loss(weighed.missed({})) < search.loss(follow.missed({})) / 3
+    # what does not change counts more
+    wrong, right = (search.loss(weighed.missed(params)) for params in ({"wrong": 1}, {}))
+    alone = [search.loss(follow.missed(params)) for params in ({"wrong": 1}, {})]
+    assert wrong - right > alone[0] - alone[1] > 0
+
+
+def test_without_a_stream_nothing_is_known_of_chance() -> None:
+    follow = Follow(None, lambda params, stream, think=0: stream, lambda params: {})
+    assert follow.with_chance({}) is follow
 
 
 def test_the_rates_of_a_stream() -> None:

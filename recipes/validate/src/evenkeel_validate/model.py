@@ -53,8 +53,9 @@ DIES = (1, 2, 4, 8)
 WRITTEN = {
     case.jobs[0].rw.startswith("rand"): case.written for case in cases.full() if case.kind == "limit" and case.written
 }  # fmt: skip
-# the number of structures that are searched, of those that are tried
-SEARCHED = 3
+# the number of structures that are searched for reads, of those that are tried; and the number for writes that a last search
+# improves
+SEARCHED, POLISHED = 3, 3
 FIXED: Mapping[str, int | str] = {
     "kind": "flash", "planes": 2, "page_kb": 16, "channel_mbps": 400, "chunk_kb": 32, "map_cache": 1, "map_region_mb": 4,
     "max_kb": MAX_KB,
@@ -290,8 +291,13 @@ def fit(
         )
         found, _ = min((_fit(own, start, of_guessed) for start in starts[:2]), key=lambda found: found[1])
         candidates += _divided(found) if follow.measured else [found]
-    params = min(map(follow.complete, candidates), key=of_all)
-    params = follow.polished(params, (*WRITE, RESERVE) if RESERVE in params else WRITE, of_stream)
+    completed = [follow.complete(params) for params in candidates]
+    follow = follow.with_chance(min(completed, key=of_all))
+
+    def polished(params: Params) -> Params:
+        return follow.polished(params, (*WRITE, RESERVE) if RESERVE in params else WRITE, of_stream)
+
+    params = min(map(polished, sorted(completed, key=of_all)[:POLISHED]), key=of_all)
     errors = {p.name: predict(params, p) / p.mbps - 1 for p in left}
     reserve = int(params.get(RESERVE, 0))
     params = {name: value for name, value in params.items() if name != RESERVE}

@@ -11,6 +11,8 @@ Params = Mapping[str, int | str]
 MOST = 20_000
 # what a figure of a good fit misses, as a logarithm
 USUAL = 0.1
+# what the model misses of a figure that chance does not change, as a logarithm
+MODEL = 0.05
 # evaluations of the model in one search, and the first change of the logarithm of each value
 STEPS, FIRST_STEP = 60, 0.15
 
@@ -21,13 +23,15 @@ def median(values: Iterable[float]) -> float:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def misses(ratios: Sequence[float]) -> list[float]:
+def misses(ratios: Sequence[float], chance: Sequence[float] = ()) -> list[float]:
     """Logarithms of RATIOS, divided such that the sum of their squares is the mean of the squares.
 
     Far beyond USUAL, the square of a figure grows in proportion to the logarithm. Otherwise a percentile that lies where pauses
-    begin would outweigh all others.
+    begin would outweigh all others. CHANCE: the standard deviation of each logarithm. What chance changes much counts less.
     """
     logs = [math.log(ratio) for ratio in ratios]
+    if chance:
+        logs = [x * USUAL / math.hypot(MODEL, sd) for x, sd in zip(logs, chance, strict=True)]
     return [math.sqrt(2 * (math.sqrt(1 + (x / USUAL) ** 2) - 1) / len(logs)) * USUAL for x in logs]
 
 

@@ -11,10 +11,11 @@ The reader shows how long a read waits for a program in progress, and so how man
 """
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 from . import cases, fio, reader, search
 from .measure import fall
@@ -24,8 +25,8 @@ from .search import Params
 
 STREAM = next(case for case in cases.full() if case.kind == "sustained")
 WRITER, READER = STREAM.jobs
-# time from a completion to the next write
-THINK_NS = 10_000
+# Time in ns from a completion to the next write. The host's time is not known. These show what depends on it.
+THINK_NS, THINKS = 10_000, (5_000, 10_000, 20_000, 40_000)
 # Garbage collection divides the rate by at least this. Chance changes the mean of many seconds by less.
 LOWER = 1.05
 # Writes wait for garbage collection if PAUSE ÷ ORDINARY is this many times what the fall of the rate explains.
@@ -39,6 +40,8 @@ FIGURES = ("first", "last", *WRITES, *READS)
 LEFT_OUT = tuple(READS)[1:-1]
 # the percentiles that show a pause, and the ordinary one
 PAUSES, ORDINARY = ("write-p99.8", "write-p99.9"), "write-p50"
+# the percentile that shows it if reads wait for a pause
+SLOWEST = "read-p99"
 # time to erase a block, as in most presets; and the most pages of a block in the model
 ERASE_US, MOST_PAGES = 5000, 8192
 # rounds of corrections, and evaluations of the model in the last search
@@ -59,7 +62,10 @@ class Stream:
         return self.figures[name]
 
 
-Predict = Callable[[Params, Stream], Stream]
+class Predict(Protocol):
+    """Runs a stream as long as the measured one. `think`: THINK_NS."""
+
+    def __call__(self, params: Params, measured: Stream, think: int = THINK_NS) -> Stream: ...
 
 
 def rates(series: Sequence[tuple[float, float]]) -> tuple[float, float, float, float]:
@@ -121,14 +127,14 @@ def predictor(timing: Any, model: Any, span: int, pairs: Callable[[Params], str]
     """
     half = span // 2
 
-    def predict(params: Params, measured: Stream) -> Stream:
+    def predict(params: Params, measured: Stream, think: int = THINK_NS) -> Stream:
         count = round(measured.whole * 1e6) // WRITER.size
         ios = [timing.Io(timing.WRITE, i * WRITER.size % half, WRITER.size) for i in range(count)]
         # reads that are planned after the end of the stream never begin
         reads = planned(
             timing, 2 * measured.whole / min(measured.of("first"), measured.of("last")), half, half
         )
-        done = model.run("", pairs(params), ios, qd=WRITER.depth, think=THINK_NS, planned=reads).io
+        done = model.run("", pairs(params), ios, qd=WRITER.depth, think=think, planned=reads).io
         ends = [io.done for io in done]
         before = min(max(round(measured.before * 1e6) // WRITER.size, 1), count - 1)
         # behind the fall, as rates() has it
@@ -194,26 +200,48 @@ def copied(params: Params) -> int:
 
 @dataclass(frozen=True)
 class Follow:
-    """Fits what follows in a stream: garbage collection, or the end of a fast cache. `cached`: parameters of the cache."""
+    """Fits what follows in a stream: garbage collection, or the end of a fast cache.
+
+    `cached`: parameters of the cache. `chance`: the standard deviation of the logarithm of each figure, if it is known.
+    """
 
     measured: Stream | None
     predict: Predict
     cached: Callable[[Params], Params]
+    chance: Mapping[str, float] = field(default_factory=dict)
+
+    def with_chance(self, params: Params) -> "Follow":
+        """The same, with `chance` as a device PARAMS has it. Both measurement and prediction have their chance.
+
+        The seed of the model and the time of the host change. Pauses are few, and which writes wait for one depends on both.
+        """
+        if self.measured is None:
+            return self
+        runs = [
+            self.predict({**params, "seed": seed}, self.measured, think)
+            for seed, think in enumerate(2 * THINKS)
+        ]
+        spread = {name: statistics.stdev(math.log(run.of(name)) for run in runs) for name in FIGURES}
+        return replace(self, chance={name: math.sqrt(2) * sd for name, sd in spread.items()})
 
     def missed(self, params: Params) -> list[float]:
         """How far the predicted figures are from the measured ones, without those that are left out.
 
-        All percentiles of writes together count as much as the other figures. One alone depends on chance if it lies where the
-        pauses begin.
+        All percentiles of writes together count as much as the other figures.
         """
         if self.measured is None:
             return []
         predicted = self.predict(params, self.measured)
-        ratios = {
-            name: predicted.of(name) / self.measured.of(name) for name in FIGURES if name not in LEFT_OUT
-        }
-        writes = [ratios.pop(name) for name in WRITES]
-        return [*search.misses(writes), *search.misses(list(ratios.values()))]
+        of = self.measured.of
+
+        def missed(names: Sequence[str]) -> list[float]:
+            ratios = [predicted.of(name) / of(name) for name in names]
+            return search.misses(ratios, [self.chance[name] for name in names] if self.chance else ())
+
+        return [
+            *missed(tuple(WRITES)),
+            *missed([n for n in FIGURES if n not in WRITES and n not in LEFT_OUT]),
+        ]
 
     def errors(self, params: Params) -> dict[str, float]:
         """Predicted ÷ measured - 1 of each figure."""
@@ -231,7 +259,7 @@ class Follow:
     def complete(self, params: Params) -> Params:
         """PARAMS with what follows in the stream. Some rounds of predictions correct the guess.
 
-        The slowest writes correct the length of a pause, and the rate corrects the number of free pages.
+        The slowest reads, or writes, correct the length of a pause. The rate corrects the number of free pages.
         """
         found = self.guessed(params)
         if self.measured is None or not self.pauses:
@@ -241,8 +269,10 @@ class Follow:
             got = self.predict(found, self.measured).of
             t_prog = int(found["t_prog_us"]) * got("first") / of("first")
             values = pages(found)
-            longer = math.prod((of(n) - of(ORDINARY)) / max(got(n) - got(ORDINARY), 1.0) for n in PAUSES) ** (
-                1 / len(PAUSES)
+            # How the writes share a pause depends on the host. Reads come at their own times.
+            shown = (SLOWEST,) if of(SLOWEST) > of(PAUSES[-1]) / 2 else PAUSES
+            longer = math.prod((of(n) - of(ORDINARY)) / max(got(n) - got(ORDINARY), 1.0) for n in shown) ** (
+                1 / len(shown)
             )
             lost = (1 / got("last") - 1 / got("first")) / (1 / of("last") - 1 / of("first"))
             longer, lost = (min(max(x, 0.5), 2.0) for x in (longer, lost))
