@@ -154,8 +154,12 @@ def test_a_folder_above_a_kept_file_has_the_mode_of_the_slot(etc: Etc) -> None:
 
 
 def test_what_a_power_cut_left_of_a_write_goes_without_a_message(etc: Etc) -> None:
-    (etc.image / "x").write_text("!/etc/.#*  # of systemd\n!/etc/*.new\n! /etc/a b\n!/etc/evenkeel/keep.d/x\n/etc/.#c/d\n")
-    etc.add(".#hostname0123", "machine-id.new", "a.new/b", "hostname", "a b", "other", ".hidden", ".#c/d", ".#c/e")
+    (etc.image / "x").write_text(
+        "!/etc/.#*  # of systemd\n!/etc/*.new\n! /etc/a b\n!/etc/evenkeel/keep.d/x\n/etc/.#c/d\n"
+    )
+    etc.add(
+        ".#hostname0123", "machine-id.new", "a.new/b", "hostname", "a b", "other", ".hidden", ".#c/d", ".#c/e"
+    )
     assert etc.shown() == [
         f"kept /etc/.#c/d  ({etc.image}/x)",
         "lost /etc/.#c/e",

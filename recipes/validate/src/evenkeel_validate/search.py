@@ -23,6 +23,12 @@ def median(values: Iterable[float]) -> float:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
+def deviation(values: Sequence[float]) -> float:
+    """The standard deviation of VALUES, estimated from a sample."""
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+
+
 def misses(ratios: Sequence[float], chance: Sequence[float] = ()) -> list[float]:
     """Logarithms of RATIOS, divided such that the sum of their squares is the mean of the squares.
 

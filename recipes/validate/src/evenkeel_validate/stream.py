@@ -11,7 +11,6 @@ The reader shows how long a read waits for a program in progress, and so how man
 """
 
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -221,8 +220,8 @@ class Follow:
             self.predict({**params, "seed": seed}, self.measured, think)
             for seed, think in enumerate(2 * THINKS)
         ]
-        spread = {name: statistics.stdev(math.log(run.of(name)) for run in runs) for name in FIGURES}
-        return replace(self, chance={name: math.sqrt(2) * sd for name, sd in spread.items()})
+        logs = {name: [math.log(run.of(name)) for run in runs] for name in FIGURES}
+        return replace(self, chance={name: math.sqrt(2) * search.deviation(logs[name]) for name in FIGURES})
 
     def missed(self, params: Params) -> list[float]:
         """How far the predicted figures are from the measured ones, without those that are left out.
