@@ -676,6 +676,85 @@ def test_two_groups_share_a_link_by_weight_whatever_their_requests(ek_sim: Path)
     assert seen["none"]["least"] < 0.5, "without a scheduler, weights fail in this case"
 
 
+@pytest.mark.parametrize("device", ["emmc51", "emmc51:gc_after_kb=1"], ids=["in-use", "worn"])
+def test_a_writer_goes_on_while_reads_wait_for_garbage_collection(ek_sim: Path, device: str) -> None:
+    """The dies collect at different times, so reads often wait for one of them. The writer lost a fifth of its share."""
+    jobs = ["weight=300,r,bs=16k,qd=8", "weight=200,r,seq,bs=4m,qd=2", "weight=100,w,seq,bs=1m,qd=4"]
+    seen = [run(ek_sim, device, *jobs, settle=8, seconds=20, seed=seed)["core"] for seed in range(1, 7)]
+    assert fmean(one["least"] for one in seen) >= 0.86, seen
+    assert fmean(one["sum"] for one in seen) >= 0.97, seen
+    assert max(one["wait"] for one in seen) <= 1, seen
+
+
+class Stalled:
+    """Group 0 reads and group 1 writes, each with eight requests. While `still`, the device completes nothing of group 0."""
+
+    def __init__(self, core: ctypes.CDLL) -> None:
+        self.queue, self.still = Queue(core, 2, 64), False
+        self.sent = [0, 0]
+
+    def run(self, ms: int, *, write: int = WRITE) -> list[int]:
+        """The number of requests of each group that were sent. A read takes 1 ms, a write 2 ms, one at a time."""
+        queue, end = self.queue, self.queue.now + ms * MS
+        self.sent = [0, 0]
+        while queue.now < end:
+            for g, op in enumerate((READ, write)):
+                while len(queue.queued[g]) < 8:
+                    queue.insert(g, op, 1 << 18)
+            before = len(queue.inside)
+            while queue.serve() < 0:
+                pass
+            for g, _ in queue.inside[before:]:
+                self.sent[g] += 1
+            waits = [i for i, (g, _) in enumerate(queue.inside) if g or not self.still]
+            if not waits:
+                queue.now += MS
+                continue
+            queue.inside.insert(0, queue.inside.pop(waits[0]))
+            queue.now += MS * (1 + queue.inside[0][0])
+            queue.complete()
+        return self.sent
+
+    def stop_in_a_turn_of_reads(self) -> None:
+        while {g for g, _ in self.queue.inside} != {0}:
+            self.run(1)
+        self.run(20)
+        self.still = {g for g, _ in self.queue.inside} == {0}
+        if not self.still:
+            self.stop_in_a_turn_of_reads()
+
+
+def test_while_reads_wait_for_the_device_a_writer_is_served(core: ctypes.CDLL) -> None:
+    device = Stalled(core)
+    device.run(4_000)
+    device.stop_in_a_turn_of_reads()
+    reads, writes = device.run(100)
+    assert reads <= 8
+    assert writes >= 40, "all of the device, but for some ms"
+    # The weights are 300 and 100. The writer pays for these requests, and a little more.
+    device.still = False
+    reads, writes = device.run(4_000)
+    assert 0.75 <= reads / (reads + 2 * writes) <= 0.81
+
+
+def test_a_writer_does_not_run_far_ahead_while_reads_wait(core: ctypes.CDLL) -> None:
+    device = Stalled(core)
+    device.run(4_000)
+    device.stop_in_a_turn_of_reads()
+    device.run(3_000)
+    assert device.run(100)[1] <= 10, "otherwise it would have to wait for seconds"
+
+
+def test_while_reads_wait_beside_reads_nothing_else_is_served(core: ctypes.CDLL) -> None:
+    """Without writes, the device has no work of its own."""
+    device = Stalled(core)
+    device.run(4_000, write=READ)
+    while {g for g, _ in device.queue.inside} != {0}:
+        device.run(1, write=READ)
+    device.still = True
+    assert device.run(60, write=READ)[1] <= 4
+
+
 def test_the_budget_grows_to_fill_a_parallel_device_and_does_not_flood_a_deep_queue(ek_sim: Path) -> None:
     parallel = run(ek_sim, PARALLEL, "r,bs=128k,qd=64", "r,bs=128k,qd=64")
     assert parallel["core"]["sum"] >= 0.97 * parallel["none"]["sum"], "a small budget must grow"

@@ -15,6 +15,7 @@
 #include "guard.h"
 #include "mode.h"
 #include "order.h"
+#include "stall.h"
 #include "turn.h"
 
 /*
@@ -227,6 +228,8 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 		ek_guard_spent(c, cost);
 	}
 	ek_order_charge(c, g, cost);
+	if (r->why == EK_WHY_INSTEAD)
+		ek_stall_sent(c, g, cost);
 	ek_budget_note(c, g, cost);
 	ek_order_place(c, g);
 	ek_gate_place(c, g);

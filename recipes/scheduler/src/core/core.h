@@ -34,6 +34,7 @@ enum ek_why {
 	EK_WHY_ORDER,	/* the group has the least virtual time */
 	EK_WHY_SOLO,	/* the group owns the turn: it has the device alone */
 	EK_WHY_AHEAD,	/* out of turn, and the group's share pays for it */
+	EK_WHY_INSTEAD,	/* out of turn, because the reads of the turn's owner wait */
 	EK_WHY_GUARD,	/* out of turn, beyond the group's share, or because the group starves */
 };
 
@@ -164,6 +165,8 @@ struct ek_turn {
 	u64 others;			/* cost of others' requests in the device at @exclusive, or
 					 * dispatched since, ns
 					 */
+	u64 instead;			/* cost of others' requests sent while reads waited, ns */
+	u64 waits;			/* last completion of the owner before they waited */
 	u64 flushed;			/* value of ek_core.flushed at @begin */
 	u64 idle;			/* pauses of the owner, longer than a request, ns */
 	u64 back, pause;		/* end and length of the owner's last pause, ns */

@@ -23,6 +23,7 @@
 #include "cost.h"
 #include "guard.h"
 #include "order.h"
+#include "stall.h"
 
 /*
  * Below, a latency is the least latency of the group's requests: see ek_budget_latency().
@@ -49,7 +50,6 @@
  * it. EK_FIRST_MANY_NS then replaces EK_FIRST_NS, and the group's limit begins at
  * EK_LIMIT_MANY or more.
  */
-#define EK_MANY			8
 #define EK_FIRST_MANY_NS	(50 * EK_MS)
 #define EK_LIMIT_MANY		8
 /*
@@ -161,7 +161,7 @@ static void ek_turn_begin(struct ek_core *c, struct ek_core_group *g, u64 now)
 }
 
 /* The cost (ns) of the requests of groups other than @g in the device. */
-static u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
+u64 ek_turn_others_inside(struct ek_core *c, struct ek_core_group *g)
 {
 	return max_t(s64, 0, atomic64_read(&c->in_flight_cost) - atomic64_read(&g->in_flight_cost));
 }
@@ -247,7 +247,7 @@ static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, 
 }
 
 /* Was there a write so short ago that hidden work of writes may slow reads? */
-static bool ek_turn_wrote(struct ek_core *c, u64 now)
+bool ek_turn_wrote(struct ek_core *c, u64 now)
 {
 	return c->wrote && now - c->wrote < EK_WROTE_NS;
 }
@@ -384,11 +384,13 @@ static u64 ek_turn_quiet(struct ek_turn *t, u64 wall, u64 cost)
 
 /*
  * Do the windows of the turn tell how fast the device is while it is quiet? Not if requests of
- * others, sent out of turn, took a part of all windows.
+ * others, sent out of turn, took a part of all windows. Those sent while reads waited did not.
  */
 static bool ek_turn_was_quiet(struct ek_core *c, struct ek_turn *t, u64 wall)
 {
-	return ek_turn_others(c, t) < wall / EK_MIXED ||
+	u64 others = ek_turn_others(c, t);
+
+	return others - min_t(u64, others, t->instead) < wall / EK_MIXED ||
 	       ek_mul(t->quickest, EK_QUIET) >= EK_ONE;
 }
 
@@ -509,7 +511,7 @@ static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 no
 }
 
 /* The part of the hidden time (ns) that writer @g is charged for a turn of @wall ns. */
-static u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 wall)
+u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 wall)
 {
 	u32 over = ek_cost_pooled(c, g) ? EK_HIDDEN_ALIKE_MS : EK_HIDDEN_MS;
 	u64 paid = div_u64((c->hidden >> 10) * min_t(u64, wall, EK_SEC), over * (u32)(EK_MS >> 10));
@@ -540,6 +542,13 @@ static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64
 	return cost + part;
 }
 
+/* @ns of a turn were hidden work of writes. Of these, writers have paid @paid ns: see stall.c */
+static void ek_turn_hide(struct ek_core *c, u64 ns, u64 paid)
+{
+	ns += c->hidden;
+	c->hidden = min_t(u64, EK_HIDDEN_MOST, ns - min_t(u64, ns, paid));
+}
+
 /*
  * The turn is over: charge its owner for the time that it had the device, except for hidden
  * time, which writers are charged later.
@@ -547,7 +556,7 @@ static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
-	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle;
+	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle, instead;
 	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
 	bool tells;
 
@@ -556,19 +565,23 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_meter_read(&t->all, g);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
 	others += ek_turn_others(c, t);
+	instead = min_t(u64, t->instead, others);
+	others -= instead;
 	wall -= min_t(u64, wall, others);
 	/* the device waited for the owner, and may have served others meanwhile */
 	idle = min_t(u64, wall, t->idle - min_t(u64, t->idle, others));
 	wall -= idle;
 	ek_order_adjust(c, g, idle);
 	if (wall && ek_turn_stood(c, t, wall, now)) {
-		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - t->all.cost);
+		ek_turn_hide(c, wall - t->all.cost, instead);
 		return;
 	}
 	t->brief = !t->all.cost;
+	quiet = quiet && ek_turn_was_quiet(c, t, wall);
+	if (!quiet)
+		wall -= min_t(u64, wall, instead);
 	if (!wall || !t->all.cost)
 		return;
-	quiet = quiet && ek_turn_was_quiet(c, t, wall);
 	tells = !g->known || (ek_turn_tells(c, g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
 	if (!tells) {
 		ek_turn_brief(c, g, wall, t->all.cost, quiet);
@@ -583,7 +596,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		/* its rate is a mean of enough quiet turns: charge no more than the cost by it */
 		if (g->memory == EK_MEMORY_NS)
 			own = min_t(u64, own, t->all.cost);
-		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - own);
+		ek_turn_hide(c, wall - own, instead);
 		wall = own;
 	} else if (g->op != EK_OP_READ) {
 		paid = ek_turn_share_hidden(c, g, wall);
@@ -797,6 +810,11 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 	other = ek_turn_filler(c, g, now);
 	if (other) {
 		c->why = EK_WHY_AHEAD;
+		return other;
+	}
+	other = ek_stall_writer(c, g, now);
+	if (other) {
+		c->why = EK_WHY_INSTEAD;
 		return other;
 	}
 	if (!g->queued && !g->waiting && !atomic_read(&g->in_flight))
