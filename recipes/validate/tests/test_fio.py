@@ -2,7 +2,6 @@
 """fio's job files and reports. Two tests run the real fio on a file."""
 
 import json
-import math
 import shutil
 import subprocess
 import zlib
@@ -130,25 +129,6 @@ def test_what_is_no_report_is_an_error(text: str) -> None:
 def test_an_error_of_fio_is_an_error() -> None:
     with pytest.raises(ValueError, match="fio ended with error 5"):
         fio.parse(report(error=5))
-
-
-@given(st.dictionaries(st.integers(1, 10**10), st.integers(1, 1000), min_size=1))
-def test_percentiles_and_curves_agree_with_sorted_samples(bins: dict[int, int]) -> None:
-    samples = sorted(ns for ns, count in bins.items() for _ in range(count))
-    for share in (0.5, 0.9, 0.99, 1.0):
-        index = max(math.ceil(share * len(samples)) - 1, 0)
-        assert fio.percentile(bins, share) == samples[index] / 1000
-    curve = fio.curve(bins)
-    assert curve == sorted(curve)
-    assert curve[-1] == (samples[-1] / 1000, 1.0)
-    assert len(curve) <= fio.POINTS + 1
-    for us, share in curve:
-        assert share == pytest.approx(sum(s / 1000 <= us for s in samples) / len(samples))
-
-
-def test_without_samples_there_is_no_percentile() -> None:
-    assert math.isnan(fio.percentile({}, 0.5))
-    assert fio.curve({}) == []
 
 
 def test_counters_of_a_group() -> None:

@@ -3,16 +3,14 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .cases import Job
+from evenkeel_report.latencies import Bins
 
-Bins = Mapping[int, int]  # latency in ns -> number of I/Os
-# points of a curve
-POINTS = 60
+from .cases import Job
 
 
 @dataclass(frozen=True)
@@ -115,32 +113,6 @@ def parse(text: str) -> Result:
         raise ValueError(f"fio ended with error {errors.pop()}")
     # a discard moves no data; its bytes are shown as read so that they are not counted as wear
     return Result(seconds, moved["read"] + moved["trim"], moved["write"], ios, bins)
-
-
-def percentile(bins: Bins, share: float) -> float:
-    """The latency in µs at or below which SHARE of the I/Os are; nan without I/Os."""
-    total, seen = sum(bins.values()), 0
-    for ns in sorted(bins):
-        seen += bins[ns]
-        if seen >= share * total:
-            return ns / 1000
-    return math.nan
-
-
-def curve(bins: Bins) -> list[tuple[float, float]]:
-    """Points (µs, share of I/Os at or below it) in rising order, at most POINTS and the maximum."""
-    total, seen = sum(bins.values()), 0
-    found: list[tuple[float, float]] = []
-    step = 0.0
-    for ns in sorted(bins):
-        seen += bins[ns]
-        share = seen / total
-        # in the plot each further nine has the same height, so the points are spread over the nines
-        nines = -math.log10(max(1 - share, 1e-6))
-        if nines >= step or share == 1:
-            found.append((ns / 1000, share))
-            step = nines + 6 / POINTS
-    return found
 
 
 def io_stat(text: str, number: str) -> tuple[int, int]:

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from evenkeel_common.files import why
+from evenkeel_report import latencies
+from evenkeel_report.latencies import Bins
 from evenkeel_report.row import Figure
 
 from . import cases, discards, fio, pagepool, priority, reader, recording
 from .cases import Case, Job
 from .errors import ValidateError
-from .fio import Area, Bins, Result
+from .fio import Area, Result
 from .loads import Load, Runner, Window
 from .plan import MOVIE
 
@@ -254,8 +256,8 @@ def _sustained(case: Case, context: Context, limit: int) -> Outcome:
     reads = _planned(case, context, light, window, window.series[fall(window.series)][0] + FALL_S)
     return Outcome(
         [*figures, *_percentiles(writes), *_percentiles(reads, "read-")],
-        curve=fio.curve(writes),
-        reads=fio.curve(reads),
+        curve=latencies.curve(writes),
+        reads=latencies.curve(reads),
         series=list(window.series),
         written=results[stream.name].written,
     )
@@ -263,7 +265,7 @@ def _sustained(case: Case, context: Context, limit: int) -> Outcome:
 
 def _percentiles(bins: Bins, prefix: str = "") -> list[Figure]:
     return [
-        Figure(prefix + name, round(fio.percentile(bins, share), 1), "us", "lower")
+        Figure(prefix + name, round(latencies.percentile(bins, share), 1), "us", "lower")
         for name, share in PERCENTILES.items()
         if bins
     ]
@@ -318,7 +320,7 @@ def _one(case: Case, context: Context, limit: int) -> tuple[float, int]:
     if not result.ios:
         raise ValidateError(f"{case.name}: the device completed no request")
     # The time of a write with fsync is that of both. fio has no latency of the two together.
-    one = 1e6 * result.seconds / result.ios if load.sync else fio.percentile(result.bins, 0.5)
+    one = 1e6 * result.seconds / result.ios if load.sync else latencies.percentile(result.bins, 0.5)
     return one, _written(window, results)
 
 
@@ -336,7 +338,7 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     bound = light_bound(context.known, load, one) if load else None
     figures = [
         Figure(
-            name, round(fio.percentile(bins, share), 1), "us", "lower",
+            name, round(latencies.percentile(bins, share), 1), "us", "lower",
             target=bound if name == "p99" else None, must=name == "p99" and bound is not None and context.promised,
         )
         for name, share in PERCENTILES.items()
@@ -346,7 +348,7 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         figures.append(Figure("load-mbps", round(rate, 2), "MB/s", "higher"))
     if one is not None:
         figures.append(Figure("load-one", round(one, 1), "us", "lower"))
-    return Outcome(figures, curve=fio.curve(bins), written=before + _written(window, results))
+    return Outcome(figures, curve=latencies.curve(bins), written=before + _written(window, results))
 
 
 def block(job: Job, window: Window) -> int:
@@ -665,7 +667,7 @@ class Kept:
 
     def us(self, name: str) -> float:
         """The percentile NAME of the reads, in µs."""
-        return round(fio.percentile(self.bins, PERCENTILES[name]), 1)
+        return round(latencies.percentile(self.bins, PERCENTILES[name]), 1)
 
 
 def _pass(
@@ -753,7 +755,7 @@ def _cache(case: Case, context: Context, limit: int) -> Outcome:
             Figure("target", round(after.target_bytes / 1e6, 1), "MB"),
             Figure("load-mbps", round(found.mbps, 2), "MB/s", "higher"),
         ],
-        curve=fio.curve(found.bins),
+        curve=latencies.curve(found.bins),
         written=cases.PRIORITY_BYTES,
     )  # fmt: skip
 

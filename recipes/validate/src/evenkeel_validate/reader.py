@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from evenkeel_report.latencies import Bins
+
 from .cases import Job
-from .fio import Bins
 
 PROGRAM = "ek-light-reader"
 # planned reads are shared among this many threads, so that one slow read does not hold up all of them

@@ -16,7 +16,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from . import cases, fio, reader, search
+from evenkeel_report import latencies
+
+from . import cases, reader, search
 from .measure import fall
 from .report import READS as SUFFIX
 from .report import Report
@@ -116,7 +118,7 @@ def of_curve(points: Sequence[tuple[float, float]], percent: float) -> float:
 
 def curve(times: Iterable[int]) -> list[tuple[float, float]]:
     """The curve of TIMES in ns, as in a report."""
-    return fio.curve(Counter(times))
+    return latencies.curve(Counter(times))
 
 
 def predictor(timing: Any, model: Any, span: int, pairs: Callable[[Params], str]) -> Predict:

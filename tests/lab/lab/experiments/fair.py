@@ -155,8 +155,25 @@ def two(direction: str, mb: int, qd: int, depth: int) -> Experiment:
     return each_second(both, window) if mb == 100 and qd == 1 else both
 
 
+# other devices, with the loads that are measured there
+OTHER_FLASH = tuple(
+    (preset, direction, mb)
+    for preset in ("emmc50-slow", "sd-uhs3")
+    for direction, mb in (("read", 100), ("write", 8))
+)
 # an eMMC 5.1 in long use, with a slice for each group
 USED = flashsim("emmc51", gc_after_kb=1)
+
+
+def on_other_flash(preset: str, direction: str, mb: int) -> Experiment:
+    """Weights 2:1 on another device: ek-validate is compared with this row (validate.py)."""
+    device = flashsim(preset)
+    return competing(
+        f"fair.{preset}.{direction}.{mb}m", f"weights 2:1, direct {direction}s of {mb} MB, QD1, {preset}",
+        device=device, groups={"a": 200, "b": 100}, figures=two_to_one,
+        loads=[fio(g, rw=direction, bs=f"{mb}m", slice_=i, device=device) for i, g in enumerate("ab")],
+        settle=10, seconds=30 if direction == "read" else 60, baselines=WHOLE, deep=True,
+    )  # fmt: skip
 
 
 def on_flash(direction: str, mb: int) -> Experiment:
@@ -305,6 +322,7 @@ EXPERIMENTS = [
     shares("3-2", {"a": 300, "b": 200}, 100),
     shares("3-2-2-1", {"a": 300, "b": 200, "c": 200, "d": 100}, 100),
     *(on_flash(direction, 100) for direction in ("read", "write")),
+    *(on_other_flash(*case) for case in OTHER_FLASH),
     shares("3-2-2-1", {"a": 300, "b": 200, "c": 200, "d": 100}, 100, USED),
     *(on_host("read", mb) for mb in PAPER_READ),
     *(on_host("write", mb) for mb in PAPER_WRITE),

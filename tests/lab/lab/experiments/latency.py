@@ -23,8 +23,10 @@ what the scheduler adds.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections import Counter
+
+from evenkeel_report import latencies
+from evenkeel_report.latencies import Bins
 
 from lab import onfs
 from lab.competing import fio, fio_job
@@ -41,13 +43,9 @@ SETTLE = 1
 SECONDS = 23
 # the fewest samples that must lie beyond a percentile
 BEYOND = 10
-# number of points of a curve
-POINTS = 60
 # the controllers that only the deep bench measures
 FURTHER = ("iocost-auto", "iomax", "iolatency")
 CLEAN = flashsim("emmc51", gc_after_kb=0)
-
-Curve = list[tuple[float, float]]
 
 
 def planned(
@@ -78,40 +76,28 @@ def _light(name: str, seconds: int = SECONDS) -> str:
     return f"{reader} | report {name}"
 
 
-def reads(text: str) -> list[float]:
-    """The times (us) of all reads, in rising order. Raises ValueError if there are none."""
-    found = sorted(int(ns) / 1000 for ns in text.split())
+def reads(text: str) -> Bins:
+    """The times of all reads. Raises ValueError if there are none."""
+    found = Counter(map(int, text.split()))
     if not found:
         raise ValueError("the light reader has read nothing")
     return found
 
 
-def percentile(times: Sequence[float], name: str, beyond: int = BEYOND) -> float:
-    """A percentile of `times`, which are in rising order.
+def percentile(times: Bins, name: str, beyond: int = BEYOND) -> float:
+    """A percentile in us.
 
     Raises ValueError when fewer than `beyond` samples lie beyond it: the result would
     depend on a few reads.
     """
-    share = PERCENTILES[name]
-    if (left := len(times) * (1 - share)) < beyond * (1 - 1e-9):
-        raise ValueError(f"{name} of {len(times)} reads: only {left:.1f} lie beyond it, {beyond} are needed")
-    return times[math.ceil(share * len(times) - 1e-9) - 1]
+    share, count = PERCENTILES[name], sum(times.values())
+    if (left := count * (1 - share)) < beyond * (1 - 1e-9):
+        raise ValueError(f"{name} of {count} reads: only {left:.1f} lie beyond it, {beyond} are needed")
+    return latencies.percentile(times, share)
 
 
-def _latency(times: Sequence[float]) -> list[tuple[str, float]]:
-    return [*((p, percentile(times, p)) for p in PERCENTILES), ("max", times[-1])]
-
-
-def curve(times: Sequence[float]) -> Curve:
-    """Points (us, fraction of the reads up to it); the last one is (longest, 1).
-
-    Each factor of ten of the remaining fraction (0.1, 0.01, …) gets the same number of points.
-    """
-    last = math.log10(len(times))
-    ranks = {
-        max(math.ceil(len(times) * (1 - 10 ** (-last * i / (POINTS - 2)))), 1) for i in range(POINTS - 1)
-    }
-    return [(times[rank - 1], rank / len(times)) for rank in sorted(ranks | {len(times)})]
+def _latency(times: Bins) -> list[tuple[str, float]]:
+    return [*((p, percentile(times, p)) for p in PERCENTILES), ("max", max(times) / 1000)]
 
 
 def under_load(direction: str, device: Device = DEVICE) -> Experiment:
@@ -137,7 +123,7 @@ def under_load(direction: str, device: Device = DEVICE) -> Experiment:
         service = fio_job(out.results["one"])[direction]["lat_ns"]["mean"] / 1000
         return [
             *(Figure(p, round(value, 1), "us", "lower") for p, value in _latency(light)),
-            Figure("n", len(light), "reads"),
+            Figure("n", sum(light.values()), "reads"),
             Figure("alone-p50", round(alone, 1), "us"),
             Figure("one-512k", round(service, 1), "us"),
         ]  # fmt: skip
@@ -145,7 +131,8 @@ def under_load(direction: str, device: Device = DEVICE) -> Experiment:
     return Experiment(
         name, f"random reads of 4 KiB while another group {direction}s 100 MB at a time, QD4"
         + (", no garbage collection" if device is CLEAN else ""), script, figures, device=device,
-        curves=lambda out: {name: curve(reads(out.results["light"]))}, quick=direction == "read", quick_baselines=("bfq",),
+        curves=lambda out: {name: latencies.curve(reads(out.results["light"]))}, quick=direction == "read",
+        quick_baselines=("bfq",),
         baselines=("bfq", "iocost") if device is CLEAN else ("none", "bfq", "iocost") if direction == "read" else ("none",),
         deep_baselines=FURTHER if device is CLEAN or direction == "read" else (),
         programs=("fio", "ek-light-reader"), timeout=900,
@@ -161,12 +148,12 @@ def alone() -> Experiment:
         light = reads(out.results["light"])
         return [
             *(Figure(p, round(v, 1), "us", "lower") for p, v in _latency(light)),
-            Figure("n", len(light), "reads"),
+            Figure("n", sum(light.values()), "reads"),
         ]
 
     return Experiment(
         "latency.alone", "random reads of 4 KiB without another load", script, figures, device=DEVICE, baselines=(),
-        programs=("ek-light-reader",), curves=lambda out: {"latency.alone": curve(reads(out.results["light"]))},
+        programs=("ek-light-reader",), curves=lambda out: {"latency.alone": latencies.curve(reads(out.results["light"]))},
     )  # fmt: skip
 
 

@@ -29,7 +29,7 @@ from evenkeel_validate.search import median
 
 from lab import onboard
 from lab.competing import fio
-from lab.experiments import latency
+from lab.experiments import fair, latency
 from lab.experiments.recorder import removable
 from lab.kernels import TOP
 from lab.model import Device, Experiment, Figure, Output, flashsim
@@ -56,6 +56,14 @@ def latencies(preset: str) -> dict[str, str]:
     }
 
 
+def ratios(preset: str) -> dict[str, str]:
+    return {
+        f"fair.{direction}.{mb}m.ratio": f"fair.{device}.{direction}.{mb}m.ratio"
+        for device, direction, mb in fair.OTHER_FLASH
+        if device == preset
+    }
+
+
 # preset -> (other parameters, row of a validation -> row of the lab)
 PAIRS: Mapping[str, tuple[Mapping[str, int], Mapping[str, str]]] = {
     "emmc51": (
@@ -69,9 +77,19 @@ PAIRS: Mapping[str, tuple[Mapping[str, int], Mapping[str, str]]] = {
         },
     ),
     "emmc50-slow": (
-        {}, {"promise.read-write.least": "promise.read-write.emmc50-slow.least", **latencies("emmc50-slow")},
+        {},
+        {
+            **ratios("emmc50-slow"), "promise.read-write.least": "promise.read-write.emmc50-slow.least",
+            **latencies("emmc50-slow"),
+        },
     ),
-    "sd-uhs3": ({}, {"promise.small-medium.least": "promise.small-medium.sd-uhs3.least", **latencies("sd-uhs3")}),
+    "sd-uhs3": (
+        {},
+        {
+            **ratios("sd-uhs3"), "promise.small-medium.least": "promise.small-medium.sd-uhs3.least",
+            **latencies("sd-uhs3"),
+        },
+    ),
 }  # fmt: skip
 PLAYER = {
     f"stall.{case}.count": f"stall.emmc51.{case}.count"
