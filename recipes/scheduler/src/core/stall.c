@@ -20,11 +20,14 @@
 /*
  * The reads wait for work of the device's own if none completes for EK_WAIT_NS (ns), or for
  * EK_WAIT_LATENCIES latencies if that is more. A read may also wait for a program in progress,
- * which takes up to 3 ms on most flash.
+ * which takes up to 3 ms on most flash. Half or twice of either changes little.
  */
 #define EK_WAIT_NS		(3 * EK_MS)
 #define EK_WAIT_LATENCIES	2
-/* A writer that goes on may be ahead of its share by this time (ns): no wait exceeds 2 s. */
+/*
+ * A writer that goes on may be ahead of its share by this time (ns). With half of it, writers use
+ * less of the stalls; with twice as much, some of their waits exceed 2 s.
+ */
 #define EK_AHEAD_NS		(1200 * EK_MS)
 
 /*
