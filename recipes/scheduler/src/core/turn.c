@@ -812,7 +812,8 @@ struct ek_core_group *ek_turn_pick(struct ek_core *c, u64 now, u64 *wake)
 		c->why = EK_WHY_AHEAD;
 		return other;
 	}
-	other = ek_stall_writer(c, g, now);
+	/* while only reads come, even the call would cost CPU time */
+	other = c->wrote ? ek_stall_writer(c, g, now) : NULL;
 	if (other) {
 		c->why = EK_WHY_INSTEAD;
 		return other;

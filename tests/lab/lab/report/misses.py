@@ -18,16 +18,23 @@ LAB = ("calibrate.*", "*.replica_pct")
 # Row id -> what users see when the promise of this row is missed: {figure} is the row's figure, {times} is "N times",
 # {group} is a text of GROUPS. A row that is not listed here is shown by its id.
 WORDS = {
+    "channel.mixed-90-10.replica_pct": "The oracle's replica of the guest differs from the guest by {figure}.",
     "cost.read.cpu2.added": "On a device that completes requests faster than two CPUs submit them, two groups compete."
     " A request then costs {figure} more than with `none`.",
     "fair.buffered.read.ratio": "Two groups with weights 2:1 write through the page cache while a third one reads. The first"
     " writes {figure} times as much as the second.",
+    "latency.beside.read.p99": "Beside a group that reads 100 MB at a time, one in a hundred small reads takes {figure}"
+    " or more.",
     "promise.small-medium.sd-uhs3.least": "On an SD card, a group that reads 4 KiB at random competes with one that reads"
     " 1 MiB at a time. {group} gets only {figure} of its share.",
+    "promise.twelve.pipe.wait": "Twelve groups of small weight compete with one of large weight on a link of 10 MB/s. The"
+    " longest wait of a request is {figure} times as long as promised.",
     "rec.ek.bgall.max": "While other programs truncate and allocate files, the longest of 20,000 submissions of a record takes"
     " {figure}.",
     "rec.ek.bgall.times-quiet": "While other programs truncate and allocate files, the longest submission of a record takes"
     " more than 1.5 times as long as without them.",
+    "scale.2cpu.one-group.ratio": "On a device that completes requests faster than two CPUs submit them, one group reaches"
+    " {figure} times the IOPS of mq-deadline.",
     "scale.2cpu.ratio": "On a device that completes requests faster than two CPUs submit them, two groups compete."
     " They reach {figure} times the IOPS of mq-deadline.",
     "stall.emmc51.buffered.write.100m.count": "On an eMMC that collects garbage, a video player stalls {times} in 30 s"
