@@ -13,14 +13,10 @@ from __future__ import annotations
 
 KNOWN_MISSES: frozenset[str] = frozenset(
     {
-        "channel.mixed-90-10.replica_pct",
         "cost.read.cpu2.added",
         "fair.buffered.read.ratio",
-        "latency.beside.read.p99",
-        "promise.twelve.pipe.wait",
         "rec.ek.bgall.max",
         "rec.ek.bgall.times-quiet",
-        "scale.2cpu.one-group.ratio",
         "scale.2cpu.ratio",
     }
 )
