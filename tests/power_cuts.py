@@ -45,7 +45,7 @@ class Entry:
 
 
 def read_log(path: Path) -> list[Entry]:
-    """The entries of a log. Raises ValueError if it is none. An entry that is not complete ends it."""
+    """The entries of a log. Raises ValueError if it is no log of writes. An entry that is not complete ends it."""
     found = []
     size = path.stat().st_size
     with path.open("rb") as file:
