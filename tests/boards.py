@@ -169,8 +169,8 @@ class Board:
         self._start("-incoming", f"file:{os.path.relpath(saved / MEMORY, run)}")
         self._wait_until_migrated()
         self.machine.qmp("cont")
-        # The clock of the board stood still since save().
-        self.run(f"date --set=@{time.time():.0f}")
+        # The clock stood still since save().
+        self.catch_up()
 
     def _wait_until_migrated(self) -> None:
         since = time.monotonic()
@@ -270,6 +270,14 @@ class Board:
     def wait(self, seconds: float) -> None:
         """Wait until this time has passed on the board, whose clock is slower than the host's while it is busy."""
         self.run(f"sleep {seconds}", timeout=COMMAND_SECONDS + 10 * seconds)
+
+    def catch_up(self) -> None:
+        """Set the clock of the board to the host's, if it is slow.
+
+        A clock that is fast stays so: if it is set back by a minute, the sessions of the panel end.
+        """
+        now = int(time.time())
+        self.run(f"[ $(date +%s) -ge {now} ] || date --set=@{now}")
 
     # -- state ----------------------------------------------------------------
 

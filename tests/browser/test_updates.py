@@ -13,7 +13,6 @@ import re
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -49,7 +48,7 @@ def bundle(board: Board, tmp_path_factory: pytest.TempPathFactory) -> Iterator[P
     run(TOP / "recipes/image/src/bundle", root, NEWER, made, EVENKEEL_BUNDLE_LEVEL="1", **signer)
     authority = (keys / "keyring.pem").read_text()
     # The clock of an emulated board is slow: for it, certificates of this moment would not be valid yet.
-    board.run(f"date --set=@{time.time():.0f}")
+    board.catch_up()
     board.run(f"cat > /run/authority.pem <<'END'\n{authority}END")
     board.run(f"mount --bind /run/authority.pem {KEYRING} && systemctl try-restart rauc.service")
     yield made

@@ -7,6 +7,7 @@ import hashlib
 import html
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -195,6 +196,16 @@ def test_a_forged_cookie_is_ignored(app: Flask, admin: Browser) -> None:
             signer_kwargs={"key_derivation": "hmac", "digest_method": digest},
         )
         assert not opens(other.dumps(content))
+
+
+def test_a_clock_that_is_set_back_logs_nobody_out(other: Browser, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock is set back by half a minute after the cookie was made. NTP may do so shortly after a start."""
+    ahead = time.time() + 30
+    monkeypatch.setattr("itsdangerous.timed.time.time", lambda: ahead)
+    other.log_in()
+    monkeypatch.undo()
+    assert other.get("/apps").status_code == 200
+    assert other.post("/logout", "/apps").location == "/login"
 
 
 def test_new_password_logs_out_others(other: Browser, admin: Browser) -> None:

@@ -32,6 +32,7 @@ from flask import (
 )
 from flask.sessions import SecureCookieSessionInterface
 from flask_wtf.csrf import CSRFError, CSRFProtect  # type: ignore[import-untyped,unused-ignore]
+from itsdangerous import BadSignature
 from werkzeug.exceptions import HTTPException
 from werkzeug.middleware.proxy_fix import ProxyFix
 
@@ -48,6 +49,7 @@ from .times import moment
 if TYPE_CHECKING:
     from types import ModuleType
 
+    from flask.sessions import SecureCookieSession
     from werkzeug.wrappers import Response as BaseResponse
 
 STATE_DIR = "/var/lib/evenkeel-panel"
@@ -89,9 +91,22 @@ class PanelRequest(Request):
 
 
 class Cookies(SecureCookieSessionInterface):
-    """The session cookie, signed with HMAC-SHA-256. Flask's default is SHA-1."""
+    """The session cookie, signed with HMAC-SHA-256. Flask's default is SHA-1.
+
+    A cookie is valid at any age. Its secret is not: the agent decides how long a session lasts. Flask also refuses a cookie
+    that was signed in the future. So it would log out whoever logged in just before the clock was set back by a second.
+    """
 
     digest_method = staticmethod(hashlib.sha256)
+
+    def open_session(self, app: Flask, request: Request) -> SecureCookieSession | None:
+        signer = self.get_signing_serializer(app)
+        if signer is None:
+            return None
+        try:
+            return self.session_class(signer.loads(request.cookies.get(self.get_cookie_name(app), "")))
+        except BadSignature:
+            return self.session_class()
 
 
 def create_app(
