@@ -75,6 +75,34 @@ def test_a_run_repeats_the_figures_of_the_quick_bench(lab: Lab, quick: Quick, na
     assert run(lab, job).cached, "the next run takes the report from the cache"
 
 
+def test_a_submitter_does_not_dispatch_if_the_driver_may_sleep(lab: Lab) -> None:
+    """The driver of an eMMC sleeps during a dispatch, so the submitter would wait for requests of others."""
+    script = """
+device; scheduler "$DEV"
+mount -t tracefs t /sys/kernel/tracing
+cd /sys/kernel/tracing; echo 1 > events/block/block_rq_issue/enable; cd /
+fio --name=load --filename="/dev/$DEV" --direct=1 --ioengine=libaio --rw=write --bs=4m --iodepth=2 --size=64m > /dev/null
+grep -c 'kworker.*block_rq_issue' /sys/kernel/tracing/trace | report workers
+grep block_rq_issue /sys/kernel/tracing/trace | grep -vc kworker | report others
+"""
+
+    def figures(out: Output) -> list[Figure]:
+        return [Figure(name, float(out.results[name])) for name in ("workers", "others")]
+
+    load = Experiment(
+        "dispatch",
+        "for tests",
+        script,
+        figures,
+        programs=("fio",),
+        device=flashsim("emmc50-slow"),
+        baselines=(),
+    )
+    seen = {figure.metric: figure.value for figure in run(lab, Job(load, "6.12", "evenkeel")).figures()}
+    assert seen["others"] == 0, seen
+    assert seen["workers"] >= 128, seen
+
+
 # --- failures ----------------------------------------------------------
 
 

@@ -263,15 +263,25 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
  * If a single request does not come from a plug, blk_mq_submit_bio() schedules a worker to
  * dispatch it. On a preemptible kernel the worker runs at once, which costs two context
  * switches per request. There, the submitter dispatches instead, and the worker has nothing
- * to do. Two exceptions: the submitter is about to sleep; or the driver's queue_rq() may
- * sleep and the submitter must not (REQ_NOWAIT).
+ * to do. Not so if the submitter is about to sleep, or if dispatch may sleep.
  */
 static bool ek_dispatch_here(struct blk_mq_hw_ctx *hctx, struct list_head *list)
 {
 	return IS_ENABLED(CONFIG_PREEMPTION) && list_is_singular(list) &&
-	       task_is_running(current) &&
-	       (!(hctx->flags & BLK_MQ_F_BLOCKING) ||
-		!(list_first_entry(list, struct request, queuelist)->cmd_flags & REQ_NOWAIT));
+	       task_is_running(current) && !(hctx->flags & BLK_MQ_F_BLOCKING);
+}
+
+/*
+ * Must this task leave dispatch to the worker of @hctx?
+ *
+ * The driver's queue_rq() may sleep until the device has served an earlier request: that of
+ * eMMC and SD cards does. blk-mq dispatches as long as there are requests. So a submitter that
+ * dispatches could be kept for a second by requests of others, while a turn waits in vain for
+ * its next request.
+ */
+static bool ek_leave_to_worker(struct blk_mq_hw_ctx *hctx)
+{
+	return hctx->flags & BLK_MQ_F_BLOCKING && current_work() != &hctx->run_work.work;
 }
 
 static void ek_insert_requests(struct blk_mq_hw_ctx *hctx,
@@ -321,6 +331,10 @@ static struct request *ek_dispatch_request(struct blk_mq_hw_ctx *hctx)
 	struct ek_data *ek = ek_queue_data(hctx->queue);
 	struct request *rq;
 
+	if (ek_leave_to_worker(hctx)) {
+		blk_mq_run_hw_queue(hctx, true);
+		return NULL;
+	}
 	spin_lock_irq(&ek->lock);
 	rq = list_first_entry_or_null(&ek->dispatch, struct request, queuelist);
 	if (rq) {
