@@ -676,6 +676,32 @@ def test_two_groups_share_a_link_by_weight_whatever_their_requests(ek_sim: Path)
     assert seen["none"]["least"] < 0.5, "without a scheduler, weights fail in this case"
 
 
+@pytest.mark.parametrize(
+    ("device", "job"),
+    [
+        ("emmc50-slow", "w,seq,bs=8m,qd=1,think=1100"),
+        ("emmc50-slow", "w,bs=512k,qd=4"),
+        ("sd-uhs3", "w,seq,bs=8m,qd=1,think=1100"),
+        ("emmc51:gc_after_kb=1", "w,seq,bs=2m,qd=1"),
+    ],
+)
+def test_equal_writers_have_their_shares_soon_on_flash_that_collects_garbage(
+    ek_sim: Path, device: str, job: str
+) -> None:
+    """From 2 s after the start on. Writers with the weights 2:1 had 1.4 to 3.1 on the slow eMMC: it stands still for 0.1 s now
+    and then, so the first turns cost one writer far more than the other.
+    """
+    seen = []
+    for seed in range(1, 25):
+        varied = f"{device}{',' if ':' in device else ':'}seed={seed}"
+        found = run(ek_sim, varied, f"weight=200,{job}", f"weight=100,{job}", settle=2, seconds=18)
+        a, b = found["core"]["ratio"]
+        seen.append(2 * a / b)
+    assert min(seen) >= 1.86, seen
+    assert max(seen) <= 2.14, seen
+    assert fmean(seen) == pytest.approx(2, rel=0.02), seen
+
+
 @pytest.mark.parametrize("device", ["emmc51", "emmc51:gc_after_kb=1"], ids=["in-use", "worn"])
 def test_a_writer_goes_on_while_reads_wait_for_garbage_collection(ek_sim: Path, device: str) -> None:
     """The dies collect at different times, so reads often wait for one of them. The writer lost a fifth of its share."""

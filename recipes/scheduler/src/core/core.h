@@ -50,7 +50,8 @@ struct ek_req {
 struct ek_cost_cell {
 	u64 rate;	/* ns per byte, q16, of a group that fills the device; 0: unknown */
 	u32 depth;	/* limit of the group that @rate was measured with */
-	u64 pool;	/* ns per byte, q16: mean rate of the groups that are alike; 0: none */
+	/* mean rate of the groups that are alike, with and without hidden time, ns/byte, q16 */
+	u64 pool, plain;	/* @pool is 0 if there are none */
 	u64 memory;	/* @pool is the mean over this device time, ns */
 	u32 members;	/* number of active groups that are alike */
 	u64 shared;	/* last time at which @members was above 1 */
@@ -99,6 +100,7 @@ struct ek_core_group {
 
 	/* cost.c */
 	u64 rate;			/* ns/byte, q16, for @rate_op and @rate_class; 0: none */
+	u64 plain;			/* the part of @rate without hidden time, ns/byte, q16 */
 	u8 op, class;			/* direction and size class of its last read or write */
 	u8 rate_op, rate_class;		/* direction and size class that @rate is valid for */
 	bool guessed;			/* @rate was derived from the least latency */
@@ -170,8 +172,11 @@ struct ek_turn {
 	u64 flushed;			/* value of ek_core.flushed at @begin */
 	u64 idle;			/* pauses of the owner, longer than a request, ns */
 	u64 back, pause;		/* end and length of the owner's last pause, ns */
-	u64 seen, others_seen;		/* its last completion; service of others until then, ns */
-	u64 idle_steady, others_steady;	/* @idle and service of others when @steady began, ns */
+	/* its last completion; its completions and service of others (ns) until then */
+	u64 seen, seen_n, others_seen;
+	u64 stood;			/* the device stood still between completions, ns */
+	/* @idle, service of others and @stood when @steady began, ns */
+	u64 idle_steady, others_steady, stood_steady;
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */
@@ -284,7 +289,6 @@ struct ek_core {
 	u64 clock, clock_at;		/* virtual time of an ideal device; when computed */
 	u64 solo_end, solo_took;	/* end and length (ns) of the last turn */
 	u64 hidden;			/* ns that earlier writes took of others' turns, unpaid */
-	s64 residue;			/* ns that turns of alike writers took beyond their cost */
 	atomic64_t flushed;		/* ns of flushes, which bypass the queue. Completion */
 	u64 wrote;			/* last dispatch of anything but a read; 0: none */
 

@@ -33,7 +33,7 @@
 #define EK_OFF_TURNS	3
 /*
  * A group is alike if its rate departs from the pool's by no more than EK_ALIKE plus
- * EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard errors of a mean
+ * EK_ALIKE_NOISE times the group's noise. 120 % of the noise is three standard errors of a mean
  * of ten turns.
  */
 #define EK_ALIKE	EK_PERCENT(2)
@@ -44,8 +44,12 @@
 #define EK_POOL_MEMORY	4
 /* How long (ns) the last group of a pool still counts as one of several. */
 #define EK_SHARED_NS	EK_SEC
-/* The noise is a mean of about this many turns. */
+/*
+ * The noise is a mean of about this many turns. The first turns of a writer can differ by half
+ * or more: garbage collection happens in some of them.
+ */
 #define EK_NOISE_TURNS	8
+#define EK_NOISE_OF_WRITER	EK_PERCENT(50)
 /* The cost of an operation without a size is the mean of about this many of its kind. */
 #define EK_MEAN		4
 
@@ -72,6 +76,14 @@ bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 
 	return g->alike && (cell->members > 1 ||
 			    READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
+}
+
+/* Is the rate at which @g is charged a mean over enough time, so that a longer turn is news? */
+bool ek_cost_seasoned(struct ek_core *c, struct ek_core_group *g)
+{
+	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
+
+	return max_t(u64, g->memory, ek_cost_pooled(c, g) ? cell->memory : 0) >= EK_YOUNG_NS;
 }
 
 static void ek_cost_forget_cache(struct ek_core_group *g)
@@ -149,6 +161,13 @@ static void ek_cost_set_rate(struct ek_core_group *g, u64 rate)
 	ek_cost_forget_cache(g);
 }
 
+/* Set the rate of @g to @rate, and presume that no part of it is hidden time. */
+static void ek_cost_plain_rate(struct ek_core_group *g, u64 rate)
+{
+	ek_cost_set_rate(g, rate);
+	g->plain = rate;
+}
+
 /* Give @g, which has no measured rate, that of the table; if empty, by the least latency. */
 void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 {
@@ -160,7 +179,7 @@ void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
-	ek_cost_set_rate(g, rate);
+	ek_cost_plain_rate(g, rate);
 }
 
 /*
@@ -178,6 +197,7 @@ bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 	g->rate_op = g->op;
 	g->rate_class = g->class;
 	ek_cost_set_rate(g, cell->pool);
+	g->plain = cell->plain;
 	ek_cost_alike(c, g, true);
 	g->memory = 0;
 	ek_cost_known(c, g, true);
@@ -194,11 +214,12 @@ void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known)
 
 /*
  * A turn of @g took @wall ns for requests that cost @cost ns. Do EK_OFF_TURNS such turns in a
- * row show that the device changed?
+ * row show that the device changed? @hidden is the part of @wall that was hidden time: how
+ * much of it a turn has is chance.
  */
-static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 cost)
+static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 hidden, u64 cost)
 {
-	if (2 * wall > 3 * cost)
+	if (2 * (wall - hidden) > 3 * cost)
 		g->off = g->off > 0 ? g->off + 1 : 1;
 	else if (3 * wall < 2 * cost)
 		g->off = g->off < 0 ? g->off - 1 : -1;
@@ -215,12 +236,26 @@ static u64 ek_off(u64 a, u64 b)
 	return a > b ? a - b : b - a;
 }
 
-/* The pool of @cell learns from a turn: @wall ns for requests that cost @cost ns by its rate. */
-static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 cost)
+/*
+ * @rate is a mean over @memory ns. The new mean: according to @rate, a turn cost @cost ns, and it
+ * took @wall ns.
+ */
+static u64 ek_cost_mean(u64 rate, u64 memory, u64 wall, u64 cost)
 {
-	u64 ratio = ek_ratio(cell->memory + wall, cell->memory + cost);
+	return max_t(u64, 1, ek_mul(rate, ek_ratio(memory + wall, memory + cost)));
+}
 
-	cell->pool = max_t(u64, 1, ek_mul(cell->pool, ratio));
+/*
+ * The pool of @cell learns from a turn: @wall ns for requests that cost @cost ns by its rate. Of
+ * @wall, @hidden ns are hidden time.
+ */
+static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 hidden,
+			  u64 cost)
+{
+	u64 plain = ek_mul(cost, ek_ratio(cell->plain, cell->pool));
+
+	cell->plain = ek_cost_mean(cell->plain, cell->memory, wall - hidden, plain);
+	cell->pool = ek_cost_mean(cell->pool, cell->memory, wall, cost);
 	cell->memory = min_t(u64, cell->memory + wall, EK_POOL_MEMORY * EK_MEMORY_NS);
 	c->prices++;
 }
@@ -231,17 +266,18 @@ static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall
  * EK_STRAYS turns of groups that are not alike, the pool begins again with the rate of @g.
  */
 static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_cost_cell *cell,
-			 u64 wall, u64 cost, u64 rate)
+			 u64 wall, u64 hidden, u64 cost, u64 rate)
 {
-	u64 may = ek_mul(cell->pool, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
+	u64 may = ek_mul(cell->plain, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
 
-	ek_cost_alike(c, g, cell->pool && ek_off(g->rate, cell->pool) <= may);
+	ek_cost_alike(c, g, cell->pool && ek_off(g->plain, cell->plain) <= may);
 	if (g->alike) {
 		cell->strays = 0;
-		ek_pool_learn(c, cell, wall, ek_mul(cost, ek_ratio(cell->pool, rate)));
+		ek_pool_learn(c, cell, wall, hidden, ek_mul(cost, ek_ratio(cell->pool, rate)));
 	} else if (!cell->pool || (g->memory >= EK_YOUNG_NS && ++cell->strays >= EK_STRAYS)) {
 		cell->strays = 0;
 		cell->pool = g->rate;
+		cell->plain = g->plain;
 		cell->memory = g->memory;
 		ek_cost_alike(c, g, true);
 		c->prices++;
@@ -250,42 +286,47 @@ static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_c
 
 /*
  * @g ran alone for @wall ns; its requests were charged as @cost ns. Update its rate, the
- * table and the pool. @noisy: hidden work of earlier writes may have slowed @g.
+ * table and the pool. @wall contains @hidden ns of hidden time. @noisy: hidden work of earlier
+ * writes may have slowed @g.
  */
-void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy)
+void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 hidden, u64 cost,
+		   bool noisy)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
-	u64 memory, rate, charged = ek_group_rate(c, g, g->op, g->class);
+	u64 memory, rate, plain, charged = ek_group_rate(c, g, g->op, g->class);
 
 	if (g->op == g->rate_op && g->class == g->rate_class && g->rate)
 		/* convert @cost from the rate charged, perhaps the pool's, to the group's own */
 		cost = max_t(u64, 1, ek_mul(cost, ek_ratio(g->rate, charged)));
 	else
 		/* from now on, the rate is for the direction and size that the group sends now */
-		g->rate = charged;
+		ek_cost_plain_rate(g, charged);
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
-	if (!g->known || ek_cost_changed(g, wall, cost)) {
+	rate = g->rate;
+	plain = max_t(u64, 1, ek_mul(cost, ek_ratio(g->plain, rate)));
+	if (!g->known || ek_cost_changed(g, wall, hidden, cost)) {
 		g->memory = 0;
-		g->noise = 0;
+		g->noise = g->op == EK_OP_READ ? 0 : EK_NOISE_OF_WRITER;
 	} else {
 		g->noise -= g->noise / EK_NOISE_TURNS;
-		g->noise += min_t(u64, ek_ratio(ek_off(wall, cost), cost), EK_ONE) / EK_NOISE_TURNS;
+		g->noise += min_t(u64, ek_ratio(ek_off(wall - hidden, plain), plain), EK_ONE) /
+			    EK_NOISE_TURNS;
 	}
-	rate = g->rate;
 	/*
 	 * The new rate is the old one * (memory + wall) / (memory + cost). By definition,
 	 * requests served within the memory of the rate cost as much as they took.
 	 */
 	memory = g->memory * (noisy && wall > cost ? EK_QUIET_MEMORY : 1);
-	ek_cost_set_rate(g, ek_mul(g->rate, ek_ratio(memory + wall, memory + cost)));
+	ek_cost_set_rate(g, ek_cost_mean(rate, memory, wall, cost));
+	g->plain = ek_cost_mean(g->plain, memory, wall - hidden, plain);
 	g->memory = min_t(u64, g->memory + wall, EK_MEMORY_NS);
 	if (!cell->rate || g->rate < cell->rate || g->limit >= cell->depth) {
 		cell->rate = g->rate;
 		cell->depth = g->growing ? 0 : g->limit;
 	}
-	ek_pool_join(c, g, cell, wall, cost, rate);
+	ek_pool_join(c, g, cell, wall, hidden, cost, rate);
 	ek_cost_known(c, g, true);
 }
 

@@ -92,5 +92,5 @@ void ek_stall_sent(struct ek_core *c, struct ek_core_group *g, u64 cost)
 		c->tail.sent++;
 		c->tail.cost += cost;
 	}
-	ek_order_adjust(c, g, ek_turn_share_hidden(c, g, cost));
+	ek_order_adjust(c, g, ek_turn_share_hidden(c, cost));
 }

@@ -9,10 +9,11 @@
  *  - A reader is charged no more than its requests cost while the device is quiet. The rest
  *    of its turn is hidden work of earlier writes: a buffer that drains, or garbage
  *    collection. The next writers are charged for it.
- *  - Groups that are alike are charged at the rate of their pool. What the turns of alike
- *    writers took beyond that is charged to all of these writers.
+ *  - Groups that are alike are charged at the rate of their pool, whatever a turn took. The
+ *    rate of the pool learns from all of their turns.
  *  - A turn that is too short to measure a rate is charged by the estimated cost. Several
- *    such turns count as one measurement; up to EK_MANY groups, only those of readers.
+ *    such turns count as one measurement; up to EK_MANY groups, only those of readers. The
+ *    turn of a writer lasts until it shows a rate, if its length permits.
  * Invariant: the time of turns is charged at most once. Two parts are not charged: what the
  * core added to a turn in order to learn, and hidden work beyond EK_HIDDEN_MOST.
  * Source: the time slices of CFQ and BFQ; iocost's debt (Heo et al., ASPLOS 2022); the choice
@@ -88,15 +89,8 @@
 #define EK_WROTE_NS		(2 * EK_SEC)
 /* The most hidden time (ns) that the core remembers in order to charge it to writers. */
 #define EK_HIDDEN_MOST		(2 * EK_SEC)
-/*
- * A writer's turn of T ms is charged the part T / EK_HIDDEN_MS of the hidden time. If the
- * writer is one of several that are alike, EK_HIDDEN_ALIKE_MS applies. It is longer, so that
- * it hardly matters which of them has the first turn after garbage collection. The residue
- * is charged in the same way over EK_RESIDUE_MS: see ek_turn_share_residue().
- */
+/* A writer's turn of T ms is charged the part T / EK_HIDDEN_MS of the hidden time. */
 #define EK_HIDDEN_MS		250
-#define EK_HIDDEN_ALIKE_MS	1000
-#define EK_RESIDUE_MS		2000
 /* The virtual clock of the ideal device leads c->vnow by at most this service (ns). */
 #define EK_CLOCK_LEADS		(4 * EK_SEC)
 /*
@@ -177,6 +171,7 @@ static void ek_turn_steady_from(struct ek_core *c, struct ek_turn *t, u64 from)
 {
 	ek_meter_begin(&t->steady, t->g, from);
 	t->idle_steady = t->idle;
+	t->stood_steady = t->stood;
 	t->others_steady = ek_turn_others(c, t);
 }
 
@@ -240,7 +235,7 @@ static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, 
 		return;
 	if (!ek_cost_pooled(c, g))
 		ek_order_adjust(c, g, (s64)g->brief_wall - (s64)g->brief_cost);
-	ek_cost_learn(c, g, g->brief_wall, g->brief_cost, quiet);
+	ek_cost_learn(c, g, g->brief_wall, 0, g->brief_cost, quiet);
 	g->priced = g->sent;
 	g->brief_wall = 0;
 	g->brief_cost = 0;
@@ -298,7 +293,7 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	}
 	ek_order_unplace(c, g);
 	ek_order_adjust(c, g, wall - cost);
-	ek_cost_learn(c, g, wall, cost, false);
+	ek_cost_learn(c, g, wall, 0, cost, false);
 	g->priced = g->sent;
 	ek_order_place(c, g);
 }
@@ -337,15 +332,25 @@ static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 	t->window = t->steady;
 }
 
-/* If the owner has a new completion, note how much service others had until then. */
+/*
+ * If the owner has new completions, note how much service others had until then. If they took
+ * far too long since those before, the device stood still meanwhile.
+ */
 static void ek_turn_see(struct ek_core *c, struct ek_turn *t)
 {
-	u64 last = READ_ONCE(t->g->last_done);
+	u64 last = READ_ONCE(t->g->last_done), others = ek_turn_others(c, t), n, gap;
 
 	if (t->seen == last)
 		return;
+	ek_meter_read(&t->all, t->g);
+	n = max_t(u64, t->all.n - t->seen_n, 1);
+	gap = last - min_t(u64, last, max_t(u64, max_t(u64, t->seen, t->all.from), t->back));
+	gap -= min_t(u64, gap, others - min_t(u64, others, t->others_seen));
+	if (gap > n * ek_turn_stall(c, t->g))
+		t->stood += gap - n * ek_budget_latency(c, t->g);
 	t->seen = last;
-	t->others_seen = ek_turn_others(c, t);
+	t->seen_n = t->all.n;
+	t->others_seen = others;
 }
 
 /* Update the measurements of the present turn. */
@@ -414,6 +419,27 @@ void ek_turn_paused(struct ek_core *c, u64 now)
 	t->back = now;
 }
 
+/* Is a turn whose owner was served for @wall ns long enough to learn the owner's rate? */
+static bool ek_turn_may_learn(struct ek_core *c, struct ek_turn *t, u64 wall)
+{
+	return !t->g->known ||
+	       (ek_turn_tells(c, t->g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
+}
+
+/*
+ * Is the turn of a writer still too short to learn from it? If the rate says that a request
+ * takes far longer than it does, the turn seems to be over after a few requests. If all turns
+ * ended then, the rate would never be corrected. Short turns of readers are added up: see
+ * ek_turn_brief().
+ */
+static bool ek_turn_untold(struct ek_core *c, struct ek_turn *t)
+{
+	if (t->g->op == EK_OP_READ || c->nr_active > EK_MANY)
+		return false;
+	ek_meter_read(&t->all, t->g);
+	return !ek_turn_may_learn(c, t, t->all.to - t->all.from);
+}
+
 /* The part of the time of @m in which the device served others, or waited for the owner (ns). */
 static u64 ek_turn_not_owner(struct ek_turn *t, struct ek_meter *m)
 {
@@ -457,6 +483,8 @@ static bool ek_turn_over(struct ek_core *c, struct ek_turn *t, u64 now)
 	ahead += max_t(s64, atomic64_read(&g->in_flight_cost), 0);
 	if (now - t->exclusive + (g->known && t->steady.on ? ahead : 0) < t->length)
 		return false;
+	if (now - t->exclusive < t->length && ek_turn_untold(c, t))
+		return false;
 	/* go on until its limit and rate are known, but not for longer than @most */
 	if (t->steady.on && !g->growing &&
 	    (g->known || ek_turn_tells(c, g, t->window.to - t->steady.from)))
@@ -478,13 +506,15 @@ bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 /*
  * The turn is over: learn the owner's rate from what was served with its final limit. @quiet:
  * count only the time that a quiet device would take. @paid is the hidden time (ns) that the
- * owner was charged. The owner's longer pauses are no part of the rate: how many of them a
- * turn has is chance, and they are charged apart.
+ * owner was charged. @stood is not 0 if the time in which the device stood still does not count.
+ * The owner's longer pauses are no part of the rate: how many of them a turn has is chance, and
+ * they are charged apart.
  */
-static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid)
+static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid,
+			  u64 stood)
 {
 	struct ek_meter *m = &t->steady;
-	u64 wall;
+	u64 wall, still;
 
 	if (m->on)
 		ek_meter_read(m, t->g);
@@ -494,11 +524,17 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 		m = &t->all;
 	wall = m->to - m->from;
 	wall -= min_t(u64, wall, ek_turn_not_owner(t, m));
+	still = t->g->op == EK_OP_READ ? 0 : t->stood - (m == &t->steady ? t->stood_steady : 0);
+	still = min_t(u64, still, wall);
+	if (stood) {
+		wall -= still;
+		still = 0;
+	}
 	if (quiet)
 		wall = ek_turn_quiet(t, wall, m->cost);
 	wall += paid;
 	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t->g, wall)))
-		ek_cost_learn(c, t->g, wall, m->cost, quiet);
+		ek_cost_learn(c, t->g, wall, paid + still, m->cost, quiet);
 	/* the requests in the device now were charged at the old rate */
 	t->g->priced = t->g->sent;
 }
@@ -506,40 +542,19 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 /* In a turn of @wall ns shortly after a write: did the device stand still to collect garbage? */
 static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 now)
 {
-	return t->g->memory >= EK_YOUNG_NS && ek_turn_wrote(c, now) &&
+	return ek_cost_seasoned(c, t->g) && ek_turn_wrote(c, now) &&
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
-/* The part of the hidden time (ns) that writer @g is charged for a turn of @wall ns. */
-u64 ek_turn_share_hidden(struct ek_core *c, struct ek_core_group *g, u64 wall)
+/* The part of the hidden time (ns) that a writer is charged for a turn of @wall ns. */
+u64 ek_turn_share_hidden(struct ek_core *c, u64 wall)
 {
-	u32 over = ek_cost_pooled(c, g) ? EK_HIDDEN_ALIKE_MS : EK_HIDDEN_MS;
-	u64 paid = div_u64((c->hidden >> 10) * min_t(u64, wall, EK_SEC), over * (u32)(EK_MS >> 10));
+	u64 paid = div_u64((c->hidden >> 10) * min_t(u64, wall, EK_SEC),
+			   EK_HIDDEN_MS * (u32)(EK_MS >> 10));
 
 	paid = min_t(u64, paid, min_t(u64, c->hidden, wall));
 	c->hidden -= paid;
 	return paid;
-}
-
-/*
- * What writer @g is charged for a turn of @wall ns whose requests cost @cost ns. Among writers
- * that are alike, chance decides in whose turn the device collects garbage. So each of them
- * is charged its cost and a part of the residue: the time that all their turns took beyond
- * their cost.
- */
-static u64 ek_turn_share_residue(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost)
-{
-	s64 most = min_t(u64, cost, EK_SEC) / 2, part;
-
-	if (!ek_cost_pooled(c, g))
-		return wall;
-	c->residue = clamp_t(s64, c->residue + (s64)wall - (s64)cost,
-			     -(s64)EK_HIDDEN_MOST, EK_HIDDEN_MOST);
-	part = div_s64((c->residue >> 10) * (s64)min_t(u64, cost, EK_SEC),
-		       EK_RESIDUE_MS * (s32)(EK_MS >> 10));
-	part = clamp_t(s64, part, -most, most);
-	c->residue -= part;
-	return cost + part;
 }
 
 /* @ns of a turn were hidden work of writes. Of these, writers have paid @paid ns: see stall.c */
@@ -547,6 +562,20 @@ static void ek_turn_hide(struct ek_core *c, u64 ns, u64 paid)
 {
 	ns += c->hidden;
 	c->hidden = min_t(u64, EK_HIDDEN_MOST, ns - min_t(u64, ns, paid));
+}
+
+/*
+ * As long as the rate of a writer is a mean over a short time, one standstill of the device in
+ * its turn would multiply the rate. So it becomes hidden time. Returns how long it was (ns).
+ */
+static u64 ek_turn_first_stood(struct ek_core *c, struct ek_turn *t, u64 wall)
+{
+	u64 stood = min_t(u64, wall, t->stood);
+
+	if (t->g->op == EK_OP_READ || ek_cost_seasoned(c, t->g))
+		return 0;
+	ek_turn_hide(c, stood, 0);
+	return stood;
 }
 
 /*
@@ -558,7 +587,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	struct ek_core_group *g = t->g;
 	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle, instead;
 	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
-	bool tells;
+	u64 stood;
 
 	if (!t->all.on || t->quick)
 		return;
@@ -577,20 +606,20 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		return;
 	}
 	t->brief = !t->all.cost;
+	stood = ek_turn_first_stood(c, t, wall);
+	wall -= stood;
 	quiet = quiet && ek_turn_was_quiet(c, t, wall);
 	if (!quiet)
 		wall -= min_t(u64, wall, instead);
 	if (!wall || !t->all.cost)
 		return;
-	tells = !g->known || (ek_turn_tells(c, g, wall) && t->all.n >= EK_WINDOW_REQUESTS / 2);
-	if (!tells) {
+	if (!ek_turn_may_learn(c, t, wall)) {
 		ek_turn_brief(c, g, wall, t->all.cost, quiet);
 		t->brief = g->brief_wall;
 		return;
 	}
 	g->brief_wall = 0;
 	g->brief_cost = 0;
-	own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	if (quiet) {
 		own = ek_turn_quiet(t, wall, t->all.cost);
 		/* its rate is a mean of enough quiet turns: charge no more than the cost by it */
@@ -598,17 +627,18 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 			own = min_t(u64, own, t->all.cost);
 		ek_turn_hide(c, wall - own, instead);
 		wall = own;
-	} else if (g->op != EK_OP_READ) {
-		paid = ek_turn_share_hidden(c, g, wall);
-		own = ek_turn_share_residue(c, g, wall, t->all.cost) + paid;
+	} else {
+		if (g->op != EK_OP_READ)
+			paid = ek_turn_share_hidden(c, wall);
 		wall += paid;
+		own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	}
 	/*
 	 * Time that was added to the turn in order to learn is not charged. Otherwise the
 	 * group would have to wait for seconds after it.
 	 */
 	ek_order_adjust(c, g, (s64)min_t(u64, own, t->paid) - (s64)t->all.cost);
-	ek_turn_learn(c, t, quiet, paid);
+	ek_turn_learn(c, t, quiet, paid, stood);
 }
 
 void ek_turn_end(struct ek_core *c, u64 now)
