@@ -172,8 +172,8 @@ struct ek_turn {
 	u64 flushed;			/* value of ek_core.flushed at @begin */
 	u64 idle;			/* pauses of the owner, longer than a request, ns */
 	u64 back, pause;		/* end and length of the owner's last pause, ns */
-	/* its last completion; its completions and service of others (ns) until then */
-	u64 seen, seen_n, others_seen;
+	/* its last completion; its completed requests and service of others (ns) until then */
+	u64 seen, seen_done, others_seen;
 	u64 stood;			/* the device stood still between completions, ns */
 	/* @idle, service of others and @stood when @steady began, ns */
 	u64 idle_steady, others_steady, stood_steady;

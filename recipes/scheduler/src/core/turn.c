@@ -312,6 +312,7 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	    g->sent - atomic_read(&g->in_flight) < g->priced)
 		return;
 	t->exclusive = now;
+	t->seen_done = g->sent - atomic_read(&g->in_flight);
 	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
 	/* the device has served its requests since the last completion, or since it was empty */
@@ -333,23 +334,31 @@ static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 }
 
 /*
- * If the owner has new completions, note how much service others had until then. If they took
- * far too long since those before, the device stood still meanwhile.
+ * The owner had no completion for @gap ns before its last @n completions, and others had
+ * @others ns of service meanwhile. If this is far too long, the device stood still.
  */
+static void ek_turn_gap(struct ek_core *c, struct ek_turn *t, u64 gap, u64 n, u64 others)
+{
+	gap -= min_t(u64, gap, others);
+	if (gap > n * ek_turn_stall(c, t->g))
+		t->stood += gap - n * ek_budget_latency(c, t->g);
+}
+
+/* If the owner has new completions, note how much service others had until then. */
 static void ek_turn_see(struct ek_core *c, struct ek_turn *t)
 {
-	u64 last = READ_ONCE(t->g->last_done), others = ek_turn_others(c, t), n, gap;
+	u64 last = READ_ONCE(t->g->last_done), others, done, from;
 
 	if (t->seen == last)
 		return;
-	ek_meter_read(&t->all, t->g);
-	n = max_t(u64, t->all.n - t->seen_n, 1);
-	gap = last - min_t(u64, last, max_t(u64, max_t(u64, t->seen, t->all.from), t->back));
-	gap -= min_t(u64, gap, others - min_t(u64, others, t->others_seen));
-	if (gap > n * ek_turn_stall(c, t->g))
-		t->stood += gap - n * ek_budget_latency(c, t->g);
+	others = ek_turn_others(c, t);
+	done = t->g->sent - atomic_read(&t->g->in_flight);
+	from = max_t(u64, max_t(u64, t->seen, t->all.from), t->back);
+	if (unlikely(last > from + EK_WINDOW_NS))
+		ek_turn_gap(c, t, last - from, max_t(u64, done - t->seen_done, 1),
+			    others - min_t(u64, others, t->others_seen));
 	t->seen = last;
-	t->seen_n = t->all.n;
+	t->seen_done = done;
 	t->others_seen = others;
 }
 

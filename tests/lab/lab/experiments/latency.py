@@ -189,8 +189,6 @@ def appstart() -> Experiment:
 
 # why rows miss their targets, by the pattern of their ids
 NOTES = {
-    "latency.beside.read.p99": "Builds of the kernel and its modules that differ only in when things happen give 4.4 to 6.1 ms."
-    " The cause is not known.",
     "latency.beside.write.p99": "The device. Once its reserve is used up, `emmc51` collects garbage on all dies at the"
     " same time, about twice a second, and answers no request for 140 ms. The trace of flashsim has that time as `gc_ns`"
     " in each read of more than 20 ms. `latency.beside.write.clean` is the same without garbage collection.",
