@@ -123,9 +123,11 @@ bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (!atomic_read(&c->in_flight))
 		return true;
 	most = c->turn.g ? max_t(u64, two, 2 * (u64)ek_budget_limit(c, g) * cost) : two * c->scale;
-	/* @limit requests keep the device busy: more of them would only delay a light group */
+	/* so many requests keep the device busy: more of them would only delay a light group */
 	if (c->short_until > now && c->turn.g)
-		most = min_t(u64, two, max_t(u64, 2 * (u64)c->most_request, (u64)g->limit * cost));
+		most = min_t(u64, two, max_t(u64, max_t(u64, 2 * (u64)c->most_request,
+							(u64)g->limit * cost),
+					     ek_budget_latency(c, g)));
 	else if (c->short_until > now)
 		most = max_t(u64, two, ek_mul(two, c->mode.lambda[EK_TOGETHER]));
 	return inside + cost <= most;

@@ -109,8 +109,8 @@ struct ek_core_group {
 					 */
 	u32 bytes;			/* size of its last read or write */
 	struct ek_cost_cache cache[EK_DIRS];
-	bool alike;			/* @rate differs from the pool's only by chance */
-	u32 noise;			/* mean relative difference of turns from @rate, q16 */
+	bool alike;			/* @plain differs from the pool's only by chance */
+	u32 noise;			/* mean relative difference of turns from @plain, q16 */
 	u32 prices;			/* value of ek_core.prices at its last computed cost */
 	u64 priced;			/* the first @priced requests had an older rate */
 	u64 memory;			/* @rate is the mean over this device time, ns */
@@ -172,11 +172,9 @@ struct ek_turn {
 	u64 flushed;			/* value of ek_core.flushed at @begin */
 	u64 idle;			/* pauses of the owner, longer than a request, ns */
 	u64 back, pause;		/* end and length of the owner's last pause, ns */
-	/* its last completion; its completed requests and service of others (ns) until then */
-	u64 seen, seen_done, others_seen;
-	u64 stood;			/* the device stood still between completions, ns */
-	/* @idle, service of others and @stood when @steady began, ns */
-	u64 idle_steady, others_steady, stood_steady;
+	u64 seen, others_seen;		/* its last completion; service of others until then, ns */
+	u64 gap, gap_end;		/* longest time without a completion (ns), and its end */
+	u64 idle_steady, others_steady;	/* @idle and service of others when @steady began, ns */
 	u32 had;			/* the most requests that the owner had at once */
 	bool stalled;			/* the first completion after @exclusive took too long */
 	bool quick;			/* ek_core_quick() sent a request: time tells nothing */

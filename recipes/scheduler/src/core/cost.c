@@ -3,11 +3,11 @@
  * Cost: the device time of a request when its group runs alone.
  *
  * Policy: each group has a rate, in ns per byte. The rate is the mean over the group's turns,
- * about EK_MEMORY_NS of device time. Groups are alike if their rates differ by no more than
- * turns differ by chance. A pool has the mean of their rates, and all of them are charged at
- * it. A table has measured rates by direction and size class (c->cell). Its rates are used
- * for a group that had no turn yet, and for requests unlike those that the group's rate was
- * measured with.
+ * about EK_MEMORY_NS of device time. Groups are alike if their rates, without hidden time,
+ * differ by no more than turns differ by chance. A pool has the mean of their rates, and all of
+ * them are charged at it. A table has measured rates by direction and size class (c->cell). Its
+ * rates are used for a group that had no turn yet, and for requests unlike those that the group's
+ * rate was measured with.
  * Invariant: the charges of a group that runs alone add up to the time that it ran. For
  * groups that are alike, the charges of all of them add up to the time that all of them ran.
  * Source: device time as the currency is f-Util of Gimbal (Min et al., SIGCOMM 2021).
@@ -32,9 +32,9 @@
  */
 #define EK_OFF_TURNS	3
 /*
- * A group is alike if its rate departs from the pool's by no more than EK_ALIKE plus
- * EK_ALIKE_NOISE times the group's noise. 120 % of the noise is three standard errors of a mean
- * of ten turns.
+ * A group is alike if its rate without hidden time departs from that of the pool by no more
+ * than EK_ALIKE plus EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard
+ * errors of a mean of ten turns.
  */
 #define EK_ALIKE	EK_PERCENT(2)
 #define EK_ALIKE_NOISE	EK_PERCENT(80)
@@ -76,14 +76,6 @@ bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g)
 
 	return g->alike && (cell->members > 1 ||
 			    READ_ONCE(c->last_done) - cell->shared < EK_SHARED_NS);
-}
-
-/* Is the rate at which @g is charged a mean over enough time, so that a longer turn is news? */
-bool ek_cost_seasoned(struct ek_core *c, struct ek_core_group *g)
-{
-	struct ek_cost_cell *cell = &c->cell[g->rate_op][g->rate_class];
-
-	return max_t(u64, g->memory, ek_cost_pooled(c, g) ? cell->memory : 0) >= EK_YOUNG_NS;
 }
 
 static void ek_cost_forget_cache(struct ek_core_group *g)
@@ -161,11 +153,11 @@ static void ek_cost_set_rate(struct ek_core_group *g, u64 rate)
 	ek_cost_forget_cache(g);
 }
 
-/* Set the rate of @g to @rate, and presume that no part of it is hidden time. */
-static void ek_cost_plain_rate(struct ek_core_group *g, u64 rate)
+/* Set the rate of @g to @rate. Without an old rate, presume that no part of it is hidden time. */
+static void ek_cost_move_rate(struct ek_core_group *g, u64 rate)
 {
+	g->plain = g->rate ? max_t(u64, 1, ek_mul(rate, ek_ratio(g->plain, g->rate))) : rate;
 	ek_cost_set_rate(g, rate);
-	g->plain = rate;
 }
 
 /* Give @g, which has no measured rate, that of the table; if empty, by the least latency. */
@@ -179,7 +171,8 @@ void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
-	ek_cost_plain_rate(g, rate);
+	ek_cost_set_rate(g, rate);
+	g->plain = rate;
 }
 
 /*
@@ -300,7 +293,7 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 hid
 		cost = max_t(u64, 1, ek_mul(cost, ek_ratio(g->rate, charged)));
 	else
 		/* from now on, the rate is for the direction and size that the group sends now */
-		ek_cost_plain_rate(g, charged);
+		ek_cost_move_rate(g, charged);
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;

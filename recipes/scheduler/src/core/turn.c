@@ -5,10 +5,11 @@
  * Policy: a turn lasts turn_ms, or a few latencies if that is more, but no longer than the
  * group's share of a round. At the end of its turn, the owner has been charged for the time
  * that it had the device, whatever its requests were estimated to cost. The core also learns
- * the owner's rate. Three cases differ:
+ * the owner's rate. These cases differ:
  *  - A reader is charged no more than its requests cost while the device is quiet. The rest
  *    of its turn is hidden work of earlier writes: a buffer that drains, or garbage
  *    collection. The next writers are charged for it.
+ *  - If the device stands still in the turn of a writer, this is hidden work, too.
  *  - Groups that are alike are charged at the rate of their pool, whatever a turn took. The
  *    rate of the pool learns from all of their turns.
  *  - A turn that is too short to measure a rate is charged by the estimated cost. Several
@@ -171,7 +172,6 @@ static void ek_turn_steady_from(struct ek_core *c, struct ek_turn *t, u64 from)
 {
 	ek_meter_begin(&t->steady, t->g, from);
 	t->idle_steady = t->idle;
-	t->stood_steady = t->stood;
 	t->others_steady = ek_turn_others(c, t);
 }
 
@@ -312,7 +312,7 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	    g->sent - atomic_read(&g->in_flight) < g->priced)
 		return;
 	t->exclusive = now;
-	t->seen_done = g->sent - atomic_read(&g->in_flight);
+	t->gap = 0;
 	t->others = ek_turn_others_inside(c, g);
 	ek_turn_tail(c, t, now);
 	/* the device has served its requests since the last completion, or since it was empty */
@@ -334,32 +334,41 @@ static void ek_turn_steady(struct ek_core *c, struct ek_turn *t)
 }
 
 /*
- * The owner had no completion for @gap ns before its last @n completions, and others had
- * @others ns of service meanwhile. If this is far too long, the device stood still.
+ * If the owner has new completions, note how much service others had until then, and the longest
+ * time without a completion.
  */
-static void ek_turn_gap(struct ek_core *c, struct ek_turn *t, u64 gap, u64 n, u64 others)
-{
-	gap -= min_t(u64, gap, others);
-	if (gap > n * ek_turn_stall(c, t->g))
-		t->stood += gap - n * ek_budget_latency(c, t->g);
-}
-
-/* If the owner has new completions, note how much service others had until then. */
 static void ek_turn_see(struct ek_core *c, struct ek_turn *t)
 {
-	u64 last = READ_ONCE(t->g->last_done), others, done, from;
+	u64 last = READ_ONCE(t->g->last_done), others, from, gap;
 
 	if (t->seen == last)
 		return;
 	others = ek_turn_others(c, t);
-	done = t->g->sent - atomic_read(&t->g->in_flight);
-	from = max_t(u64, max_t(u64, t->seen, t->all.from), t->back);
-	if (unlikely(last > from + EK_WINDOW_NS))
-		ek_turn_gap(c, t, last - from, max_t(u64, done - t->seen_done, 1),
-			    others - min_t(u64, others, t->others_seen));
+	from = max_t(u64, max_t(u64, t->seen, t->all.from), t->back) + others -
+	       min_t(u64, others, t->others_seen);
+	gap = last - min_t(u64, last, from);
+	if (gap > t->gap) {
+		t->gap = gap;
+		t->gap_end = last;
+	}
 	t->seen = last;
-	t->seen_done = done;
 	t->others_seen = others;
+}
+
+/*
+ * How long the device stood still (ns) while @m counted, which took @wall ns: the longest time
+ * without a completion, if it is far longer than all others. Only for a writer. Not if a flush
+ * was done meanwhile: that takes time, too, and is charged apart.
+ */
+static u64 ek_turn_still(struct ek_core *c, struct ek_turn *t, struct ek_meter *m, u64 wall)
+{
+	u64 pace;
+
+	if (t->g->op == EK_OP_READ || m->n < 3 || t->gap >= wall || t->gap_end <= m->from ||
+	    t->gap <= ek_turn_stall(c, t->g) || (u64)atomic64_read(&c->flushed) != t->flushed)
+		return 0;
+	pace = div64_u64(wall - t->gap, m->n - 1);
+	return t->gap > EK_STALL_LATENCIES * pace ? t->gap - pace : 0;
 }
 
 /* Update the measurements of the present turn. */
@@ -443,10 +452,16 @@ static bool ek_turn_may_learn(struct ek_core *c, struct ek_turn *t, u64 wall)
  */
 static bool ek_turn_untold(struct ek_core *c, struct ek_turn *t)
 {
+	u64 wall;
+
 	if (t->g->op == EK_OP_READ || c->nr_active > EK_MANY)
 		return false;
 	ek_meter_read(&t->all, t->g);
-	return !ek_turn_may_learn(c, t, t->all.to - t->all.from);
+	wall = t->all.to - t->all.from;
+	/* at this pace, its length is too short */
+	if (EK_WINDOW_REQUESTS / 2 * wall > t->all.n * t->length)
+		return false;
+	return !ek_turn_may_learn(c, t, wall);
 }
 
 /* The part of the time of @m in which the device served others, or waited for the owner (ns). */
@@ -515,9 +530,9 @@ bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 /*
  * The turn is over: learn the owner's rate from what was served with its final limit. @quiet:
  * count only the time that a quiet device would take. @paid is the hidden time (ns) that the
- * owner was charged. @stood is not 0 if the time in which the device stood still does not count.
- * The owner's longer pauses are no part of the rate: how many of them a turn has is chance, and
- * they are charged apart.
+ * owner was charged. @stood is the standstill (ns) that became hidden time. If it is 0, a
+ * standstill is a part of the rate. The owner's longer pauses are no part of the rate: how many
+ * of them a turn has is chance, and they are charged apart.
  */
 static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid,
 			  u64 stood)
@@ -533,8 +548,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 		m = &t->all;
 	wall = m->to - m->from;
 	wall -= min_t(u64, wall, ek_turn_not_owner(t, m));
-	still = t->g->op == EK_OP_READ ? 0 : t->stood - (m == &t->steady ? t->stood_steady : 0);
-	still = min_t(u64, still, wall);
+	still = ek_turn_still(c, t, m, wall);
 	if (stood) {
 		wall -= still;
 		still = 0;
@@ -551,7 +565,7 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 /* In a turn of @wall ns shortly after a write: did the device stand still to collect garbage? */
 static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 now)
 {
-	return ek_cost_seasoned(c, t->g) && ek_turn_wrote(c, now) &&
+	return t->g->memory >= EK_YOUNG_NS && ek_turn_wrote(c, now) &&
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
@@ -574,20 +588,6 @@ static void ek_turn_hide(struct ek_core *c, u64 ns, u64 paid)
 }
 
 /*
- * As long as the rate of a writer is a mean over a short time, one standstill of the device in
- * its turn would multiply the rate. So it becomes hidden time. Returns how long it was (ns).
- */
-static u64 ek_turn_first_stood(struct ek_core *c, struct ek_turn *t, u64 wall)
-{
-	u64 stood = min_t(u64, wall, t->stood);
-
-	if (t->g->op == EK_OP_READ || ek_cost_seasoned(c, t->g))
-		return 0;
-	ek_turn_hide(c, stood, 0);
-	return stood;
-}
-
-/*
  * The turn is over: charge its owner for the time that it had the device, except for hidden
  * time, which writers are charged later.
  */
@@ -601,6 +601,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	if (!t->all.on || t->quick)
 		return;
 	ek_meter_read(&t->all, g);
+	ek_turn_see(c, t);
 	wall = (t->all.n ? t->all.to : now) - t->all.from;
 	others += ek_turn_others(c, t);
 	instead = min_t(u64, t->instead, others);
@@ -615,7 +616,8 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		return;
 	}
 	t->brief = !t->all.cost;
-	stood = ek_turn_first_stood(c, t, wall);
+	/* while the rate is a mean over a short time, one standstill would multiply it */
+	stood = g->memory < EK_YOUNG_NS ? ek_turn_still(c, t, &t->all, wall) : 0;
 	wall -= stood;
 	quiet = quiet && ek_turn_was_quiet(c, t, wall);
 	if (!quiet)
@@ -642,6 +644,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		wall += paid;
 		own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	}
+	ek_turn_hide(c, stood, 0);
 	/*
 	 * Time that was added to the turn in order to learn is not charged. Otherwise the
 	 * group would have to wait for seconds after it.
