@@ -123,11 +123,10 @@ bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 	if (!atomic_read(&c->in_flight))
 		return true;
 	most = c->turn.g ? max_t(u64, two, 2 * (u64)ek_budget_limit(c, g) * cost) : two * c->scale;
-	/* so many requests keep the device busy: more of them would only delay a light group */
+	/* if the device reads one request after the other, more than two only delay others */
 	if (c->short_until > now && c->turn.g)
-		most = min_t(u64, two, max_t(u64, max_t(u64, 2 * (u64)c->most_request,
-							(u64)g->limit * cost),
-					     ek_budget_latency(c, g)));
+		most = g->op == EK_OP_READ && 2 * (u64)ek_budget_latency(c, g) <= 3 * (u64)cost ?
+			2 * (u64)c->most_request : two;
 	else if (c->short_until > now)
 		most = max_t(u64, two, ek_mul(two, c->mode.lambda[EK_TOGETHER]));
 	return inside + cost <= most;
