@@ -93,8 +93,8 @@ class PanelRequest(Request):
 class Cookies(SecureCookieSessionInterface):
     """The session cookie, signed with HMAC-SHA-256. Flask's default is SHA-1.
 
-    A cookie is valid at any age. Its secret is not: the agent decides how long a session lasts. Flask also refuses a cookie
-    that was signed in the future. So it would log out whoever logged in just before the clock was set back by a second.
+    The panel accepts a cookie of any age, because the agent decides how long a session lasts. Flask refuses a cookie whose time
+    of signing is in the future. So Flask would log a user out if the clock were set back shortly after the log-in.
     """
 
     digest_method = staticmethod(hashlib.sha256)
