@@ -15,7 +15,7 @@ The player and fio compete with weights 200:100:
   allows to be dirty. Otherwise it has 400 MB, four of the largest blocks: the size
   does not matter, because the device does not know where a file ends.
 
-The groups of experiments differ in the device, always with ext4 on it:
+Three groups of experiments differ in the device, always with ext4 on it:
 
 - `stall.emmc51.*`: the model of an eMMC 5.1 that collects garbage all the time. The
   README and the promise to users rest on these rows.
@@ -24,8 +24,6 @@ The groups of experiments differ in the device, always with ext4 on it:
   tags. The paper blames the host's queue, and `pipe` has these rates, a cost per command
   and no other property. So a stall there is no pause for garbage collection.
 - `stall.old.*`: Linux 5.10, the paper's kernel version, with BFQ (see old_device()).
-- `stall.none.*`: a slow eMMC without a scheduler, on which the player stalls. It shows that
-  ek-validate counts the same stalls as the lab (validate.py).
 
 What `stall.old.*` shows (`read_max_ms` is the longest read of the player):
 
@@ -45,7 +43,6 @@ stalls with reads of 40 MB and more, and with writes of 15 MB and more).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from evenkeel_report.lookup import Rows
 from evenkeel_report.papers import STALLS
@@ -131,15 +128,6 @@ def pattern(how: str, direction: str, mb: int, *, used: bool = False) -> Experim
     )  # fmt: skip
 
 
-def unscheduled(direction: str) -> Experiment:
-    """Direct I/O of 100 MB on a slow eMMC, without a scheduler."""
-    return replace(
-        pattern("direct", direction, 100), name=f"stall.none.emmc50-slow.direct.{direction}.100m",
-        about=f"video player under direct {direction}s of 100 MB, slow eMMC without a scheduler",
-        device=onfs.backed("emmc50-slow"), subject="none", baselines=(), deep=True,
-    )  # fmt: skip
-
-
 def old_device(mbps: int, mb: int = 4096) -> Device:
     """A device of `mb` MiB for 5.10, which has no flash model: a loop device on null_blk with data and a rate.
 
@@ -204,7 +192,6 @@ EXPERIMENTS = [
     *(pattern(*case) for case in PAPER),
     *(pattern(*case, used=True) for case in ON_FLASH),
     *(old(*case) for case in PAPER),
-    *(unscheduled(direction) for direction in ("read", "write")),
 ]
 
 
