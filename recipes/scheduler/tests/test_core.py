@@ -671,7 +671,7 @@ def test_urgent_requests_go_at_once_until_their_group_is_in_debt(core: ctypes.CD
 
 
 def test_two_groups_share_a_link_by_weight_whatever_their_requests(ek_sim: Path) -> None:
-    # A turn of the writer is 5 % of what it has in 5 s.
+    # A shorter window would be too coarse: one turn of the writer is 5 % of what the writer gets in 5 s.
     seen = run(ek_sim, LINK, "weight=300,r,bs=4k,qd=8", "weight=100,w,bs=8m,qd=4", seconds=20)
     assert seen["core"]["least"] >= 0.985
     assert seen["none"]["least"] < 0.5, "without a scheduler, weights fail in this case"

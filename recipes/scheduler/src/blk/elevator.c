@@ -263,7 +263,7 @@ static void ek_insert_request(struct ek_data *ek, struct request *rq,
  * If a single request does not come from a plug, blk_mq_submit_bio() schedules a worker to
  * dispatch it. On a preemptible kernel the worker runs at once, which costs two context
  * switches per request. There, the submitter dispatches instead, and the worker has nothing
- * to do. Not so if the submitter is about to sleep, or if dispatch may sleep.
+ * to do. Two exceptions: the submitter is about to sleep, or dispatch may sleep.
  */
 static bool ek_dispatch_here(struct blk_mq_hw_ctx *hctx, struct list_head *list)
 {
@@ -274,10 +274,10 @@ static bool ek_dispatch_here(struct blk_mq_hw_ctx *hctx, struct list_head *list)
 /*
  * Must this task leave dispatch to the worker of @hctx?
  *
- * The driver's queue_rq() may sleep until the device has served an earlier request: that of
- * eMMC and SD cards does. blk-mq dispatches as long as there are requests. So a submitter that
- * dispatches could be kept for a second by requests of others, while a turn waits in vain for
- * its next request.
+ * The driver's queue_rq() may sleep until the device has served an earlier request. The driver
+ * of eMMC and SD cards does this. blk-mq dispatches as long as there are requests. So requests
+ * of others could keep a submitter that dispatches for a second. Meanwhile it cannot send its
+ * own next request, and its group loses its turn.
  */
 static bool ek_leave_to_worker(struct blk_mq_hw_ctx *hctx)
 {

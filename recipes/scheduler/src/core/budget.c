@@ -10,7 +10,8 @@
  *    what twice the owner's limit costs.
  * In mode TOGETHER, both are multiplied by a scale. mode.c finds it: it tries larger and
  * larger scales. For a second after a light group was served out of turn, the bound is
- * short: just enough work to keep the device busy.
+ * short: just enough work to keep the device busy. If the device seems to read one request
+ * after the other, this is two of the largest requests.
  * Invariant: the bound is never below two of the largest requests. Otherwise a group with
  * large requests could be locked out.
  * Source: BBR (Cardwell et al., 2016). There, rate x least latency is the amount in flight
@@ -36,6 +37,12 @@
  * EK_ALONE times its limit.
  */
 #define EK_SHALLOW_NS	(20 * EK_MS)
+/*
+ * The device seems to serve one request after the other if the least latency of a request is at
+ * most this multiple of its cost. With 200 %, a device that works on several reads of 64 KiB
+ * counted as well, and lost 5 % of their bandwidth beside a light group.
+ */
+#define EK_SERIAL	EK_PERCENT(150)
 /* The only active group may have this many times its limit in the device. */
 #define EK_ALONE	4
 
@@ -125,7 +132,7 @@ bool ek_budget_room(struct ek_core *c, struct ek_core_group *g, u64 now)
 	most = c->turn.g ? max_t(u64, two, 2 * (u64)ek_budget_limit(c, g) * cost) : two * c->scale;
 	/* if the device reads one request after the other, more than two only delay others */
 	if (c->short_until > now && c->turn.g)
-		most = g->op == EK_OP_READ && 2 * (u64)ek_budget_latency(c, g) <= 3 * (u64)cost ?
+		most = g->op == EK_OP_READ && ek_budget_latency(c, g) <= ek_mul(cost, EK_SERIAL) ?
 			2 * (u64)c->most_request : two;
 	else if (c->short_until > now)
 		most = max_t(u64, two, ek_mul(two, c->mode.lambda[EK_TOGETHER]));

@@ -594,9 +594,9 @@ static void ek_turn_hide(struct ek_core *c, u64 ns, u64 paid)
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
-	u64 wall, own, paid = 0, others = atomic64_read(&c->flushed) - t->flushed, idle, instead;
+	u64 others = atomic64_read(&c->flushed) - t->flushed;
+	u64 wall, own, paid = 0, idle, instead, stood;
 	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
-	u64 stood;
 
 	if (!t->all.on || t->quick)
 		return;
@@ -639,8 +639,7 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		ek_turn_hide(c, wall - own, instead);
 		wall = own;
 	} else {
-		if (g->op != EK_OP_READ)
-			paid = ek_turn_share_hidden(c, wall);
+		paid = g->op == EK_OP_READ ? 0 : ek_turn_share_hidden(c, wall);
 		wall += paid;
 		own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	}
