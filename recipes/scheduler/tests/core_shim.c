@@ -12,6 +12,7 @@
 #include "../src/core/guard.c"
 #include "../src/core/mode.c"
 #include "../src/core/order.c"
+#include "../src/core/hidden.c"
 #include "../src/core/stall.c"
 #include "../src/core/turn.c"
 #include "../src/core/core.c"

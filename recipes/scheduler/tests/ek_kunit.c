@@ -15,6 +15,7 @@
 #include "core/guard.c"
 #include "core/mode.c"
 #include "core/order.c"
+#include "core/hidden.c"
 #include "core/stall.c"
 #include "core/turn.c"
 #include "core/core.c"

@@ -239,7 +239,7 @@ static void ek_show_core(struct seq_file *m, struct ek_core *c)
 		   c->most_request / 1000);
 	seq_printf(m, "turns_taken %llu\nsolos %llu\nguarded %llu\npassed %llu\nquick %llu\n",
 		   c->nr_turns, c->nr_solos, c->nr_guarded, c->nr_passed, c->nr_quick);
-	seq_printf(m, "hidden_us %llu\n", div_u64(c->hidden, 1000));
+	seq_printf(m, "hidden_ns_per_kib %llu\n", ek_mul(c->hidden.rate, 1024));
 }
 
 static int ek_state_show(void *data, struct seq_file *m)

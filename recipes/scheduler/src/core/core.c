@@ -13,6 +13,7 @@
 #include "cost.h"
 #include "gate.h"
 #include "guard.h"
+#include "hidden.h"
 #include "mode.h"
 #include "order.h"
 #include "stall.h"
@@ -124,11 +125,11 @@ void ek_core_insert(struct ek_core *c, struct ek_core_group *g,
 }
 
 static void ek_core_unqueue(struct ek_core *c, struct ek_core_group *g,
-			    const struct ek_req *r, u32 cost, u64 now)
+			    const struct ek_req *r, u64 charge, u64 now)
 {
 	g->queued--;
 	c->nr_queued--;
-	ek_guard_leave(c, g, r->urgent, cost, now);
+	ek_guard_leave(c, g, r->urgent, charge, now);
 }
 
 void ek_core_remove(struct ek_core *c, struct ek_core_group *g,
@@ -182,6 +183,7 @@ static void ek_core_send(struct ek_core *c, struct ek_core_group *g,
  */
 bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u64 now)
 {
+	u64 charge;
 	u32 cost;
 
 	if (c->nr_queued || c->nr_waiting || c->nr_granted || !g->active ||
@@ -197,10 +199,11 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	g->served = now;
 	c->turn.quick = true;
 	c->tail.g = NULL;
+	charge = cost + ek_hidden_sent(c, g, r, cost);
 	/* a group that is alone takes nothing from others */
 	if (c->nr_active > 1)
-		g->unpaid += cost;
-	g->pass_left -= cost;
+		g->unpaid += charge;
+	g->pass_left -= charge;
 	c->nr_quick++;
 	return true;
 }
@@ -209,6 +212,7 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 		      struct ek_req *r, u64 now)
 {
 	u32 cost;
+	u64 charge;
 
 	/* sent out of turn before its first turn: guess its rate from the least latency */
 	if (unlikely(!g->known && !g->guessed) && READ_ONCE(g->least) && c->turn.g != g) {
@@ -217,17 +221,18 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 	}
 	cost = ek_cost(c, g, r->op, r->bytes);
 	r->why = c->why;
+	charge = cost + ek_hidden_sent(c, g, r, cost);
 	ek_core_send(c, g, r, cost, now);
-	ek_core_unqueue(c, g, r, cost, now);
+	ek_core_unqueue(c, g, r, charge, now);
 	if (r->why >= EK_WHY_AHEAD) {
 		atomic_inc(&c->out_of_turn);
 		atomic_inc(&g->out_of_turn);
 	}
 	if (r->why == EK_WHY_GUARD) {
 		c->nr_guarded++;
-		ek_guard_spent(c, cost);
+		ek_guard_spent(c, charge);
 	}
-	ek_order_charge(c, g, cost);
+	ek_order_charge(c, g, charge);
 	if (r->why == EK_WHY_INSTEAD)
 		ek_stall_sent(c, g, cost);
 	ek_budget_note(c, g, cost);
@@ -239,7 +244,7 @@ void ek_core_complete(struct ek_core *c, struct ek_core_group *g,
 		      struct ek_req *r, bool requeued, u64 now)
 {
 	if (requeued)
-		atomic64_sub(r->cost, &g->debt);
+		atomic64_sub(r->cost + ek_hidden_cost(c, r->op, r->bytes), &g->debt);
 	else
 		ek_cost_saw(c, g, r, now);
 	WRITE_ONCE(g->last_done, now);

@@ -50,8 +50,7 @@ struct ek_req {
 struct ek_cost_cell {
 	u64 rate;	/* ns per byte, q16, of a group that fills the device; 0: unknown */
 	u32 depth;	/* limit of the group that @rate was measured with */
-	/* mean rate of the groups that are alike, with and without hidden time, ns/byte, q16 */
-	u64 pool, plain;	/* @pool is 0 if there are none */
+	u64 pool;		/* mean rate of the groups that are alike, ns/byte, q16; 0: none */
 	u64 memory;	/* @pool is the mean over this device time, ns */
 	u32 members;	/* number of active groups that are alike */
 	u64 shared;	/* last time at which @members was above 1 */
@@ -100,7 +99,6 @@ struct ek_core_group {
 
 	/* cost.c */
 	u64 rate;			/* ns/byte, q16, for @rate_op and @rate_class; 0: none */
-	u64 plain;			/* the part of @rate without hidden time, ns/byte, q16 */
 	u8 op, class;			/* direction and size class of its last read or write */
 	u8 rate_op, rate_class;		/* direction and size class that @rate is valid for */
 	bool guessed;			/* @rate was derived from the least latency */
@@ -109,8 +107,8 @@ struct ek_core_group {
 					 */
 	u32 bytes;			/* size of its last read or write */
 	struct ek_cost_cache cache[EK_DIRS];
-	bool alike;			/* @plain differs from the pool's only by chance */
-	u32 noise;			/* mean relative difference of turns from @plain, q16 */
+	bool alike;			/* @rate differs from the pool's only by chance */
+	u32 noise;			/* mean relative difference of turns from @rate, q16 */
 	u32 prices;			/* value of ek_core.prices at its last computed cost */
 	u64 priced;			/* the first @priced requests had an older rate */
 	u64 memory;			/* @rate is the mean over this device time, ns */
@@ -193,6 +191,17 @@ struct ek_tail {
 	/* if the turn was too short to measure the rate: what they were charged, otherwise 0 */
 	u64 charged;
 	u64 busy;			/* since when the device has served them, at the earliest */
+};
+
+/*
+ * Hidden time: what writes take of the device later, for example to collect garbage. The sums
+ * are halved from time to time: hidden.c
+ */
+struct ek_hidden {
+	u64 took;			/* hidden time, ns */
+	u64 bytes;			/* bytes written; 0: none yet */
+	u64 charged;			/* what writes were charged, hidden time included, ns */
+	u64 rate;			/* mean hidden time, ns per byte, q16 */
 };
 
 /* The two modes, which share the device in different ways: mode.c */
@@ -279,6 +288,7 @@ struct ek_core {
 	struct ek_turn turn;
 	bool newcomer;			/* a new group became active during this turn */
 	struct ek_tail tail;
+	struct ek_hidden hidden;
 	/*
 	 * @unmeasured: active groups whose rate a turn has to measure. @measured: the other
 	 * active groups. In both, the group whose turn or solo to measure is next is first.
@@ -286,7 +296,7 @@ struct ek_core {
 	struct list_head unmeasured, measured;
 	u64 clock, clock_at;		/* virtual time of an ideal device; when computed */
 	u64 solo_end, solo_took;	/* end and length (ns) of the last turn */
-	u64 hidden;			/* ns that earlier writes took of others' turns, unpaid */
+	u64 paid_to;			/* the time until then was charged, or was hidden time */
 	atomic64_t flushed;		/* ns of flushes, which bypass the queue. Completion */
 	u64 wrote;			/* last dispatch of anything but a read; 0: none */
 

@@ -3,8 +3,8 @@
  * Cost: the device time of a request when its group runs alone.
  *
  * Policy: each group has a rate, in ns per byte. The rate is the mean over the group's turns,
- * about EK_MEMORY_NS of device time. Groups are alike if their rates, without hidden time,
- * differ by no more than turns differ by chance. A pool has the mean of their rates, and all of
+ * about EK_MEMORY_NS of device time. Groups are alike if their rates differ by no more than
+ * turns differ by chance. A pool has the mean of their rates, and all of
  * them are charged at it. A table has measured rates by direction and size class (c->cell). Its
  * rates are used for a group that had no turn yet, and for requests unlike those that the group's
  * rate was measured with.
@@ -32,8 +32,7 @@
  */
 #define EK_OFF_TURNS	3
 /*
- * A group is alike if its rate without hidden time departs from that of the pool by no more
- * than EK_ALIKE plus EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard
+ * A group is alike if its rate departs from that of the pool by no more than EK_ALIKE plus EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard
  * errors of a mean of ten turns.
  */
 #define EK_ALIKE	EK_PERCENT(2)
@@ -153,13 +152,6 @@ static void ek_cost_set_rate(struct ek_core_group *g, u64 rate)
 	ek_cost_forget_cache(g);
 }
 
-/* Set the rate of @g to @rate. Without an old rate, presume that no part of it is hidden time. */
-static void ek_cost_move_rate(struct ek_core_group *g, u64 rate)
-{
-	g->plain = g->rate ? max_t(u64, 1, ek_mul(rate, ek_ratio(g->plain, g->rate))) : rate;
-	ek_cost_set_rate(g, rate);
-}
-
 /* Give @g, which has no measured rate, that of the table; if empty, by the least latency. */
 void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 {
@@ -172,7 +164,6 @@ void ek_cost_first(struct ek_core *c, struct ek_core_group *g)
 	g->rate_op = g->op;
 	g->rate_class = g->class;
 	ek_cost_set_rate(g, rate);
-	g->plain = rate;
 }
 
 /*
@@ -190,7 +181,6 @@ bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g)
 	g->rate_op = g->op;
 	g->rate_class = g->class;
 	ek_cost_set_rate(g, cell->pool);
-	g->plain = cell->plain;
 	ek_cost_alike(c, g, true);
 	g->memory = 0;
 	ek_cost_known(c, g, true);
@@ -207,12 +197,11 @@ void ek_cost_known(struct ek_core *c, struct ek_core_group *g, bool known)
 
 /*
  * A turn of @g took @wall ns for requests that cost @cost ns. Do EK_OFF_TURNS such turns in a
- * row show that the device changed? @hidden is the part of @wall that was hidden time: how
- * much of it a turn has is chance.
+ * row show that the device changed?
  */
-static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 hidden, u64 cost)
+static bool ek_cost_changed(struct ek_core_group *g, u64 wall, u64 cost)
 {
-	if (2 * (wall - hidden) > 3 * cost)
+	if (2 * wall > 3 * cost)
 		g->off = g->off > 0 ? g->off + 1 : 1;
 	else if (3 * wall < 2 * cost)
 		g->off = g->off < 0 ? g->off - 1 : -1;
@@ -238,16 +227,9 @@ static u64 ek_cost_mean(u64 rate, u64 memory, u64 wall, u64 cost)
 	return max_t(u64, 1, ek_mul(rate, ek_ratio(memory + wall, memory + cost)));
 }
 
-/*
- * The pool of @cell learns from a turn: @wall ns for requests that cost @cost ns by its rate. Of
- * @wall, @hidden ns are hidden time.
- */
-static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 hidden,
-			  u64 cost)
+/* The pool of @cell learns from a turn: @wall ns for requests that cost @cost ns by its rate. */
+static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall, u64 cost)
 {
-	u64 plain = ek_mul(cost, ek_ratio(cell->plain, cell->pool));
-
-	cell->plain = ek_cost_mean(cell->plain, cell->memory, wall - hidden, plain);
 	cell->pool = ek_cost_mean(cell->pool, cell->memory, wall, cost);
 	cell->memory = min_t(u64, cell->memory + wall, EK_POOL_MEMORY * EK_MEMORY_NS);
 	c->prices++;
@@ -259,18 +241,17 @@ static void ek_pool_learn(struct ek_core *c, struct ek_cost_cell *cell, u64 wall
  * EK_STRAYS turns of groups that are not alike, the pool begins again with the rate of @g.
  */
 static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_cost_cell *cell,
-			 u64 wall, u64 hidden, u64 cost, u64 rate)
+			 u64 wall, u64 cost, u64 rate)
 {
-	u64 may = ek_mul(cell->plain, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
+	u64 may = ek_mul(cell->pool, EK_ALIKE + ek_mul(g->noise, EK_ALIKE_NOISE));
 
-	ek_cost_alike(c, g, cell->pool && ek_off(g->plain, cell->plain) <= may);
+	ek_cost_alike(c, g, cell->pool && ek_off(g->rate, cell->pool) <= may);
 	if (g->alike) {
 		cell->strays = 0;
-		ek_pool_learn(c, cell, wall, hidden, ek_mul(cost, ek_ratio(cell->pool, rate)));
+		ek_pool_learn(c, cell, wall, ek_mul(cost, ek_ratio(cell->pool, rate)));
 	} else if (!cell->pool || (g->memory >= EK_YOUNG_NS && ++cell->strays >= EK_STRAYS)) {
 		cell->strays = 0;
 		cell->pool = g->rate;
-		cell->plain = g->plain;
 		cell->memory = g->memory;
 		ek_cost_alike(c, g, true);
 		c->prices++;
@@ -279,33 +260,29 @@ static void ek_pool_join(struct ek_core *c, struct ek_core_group *g, struct ek_c
 
 /*
  * @g ran alone for @wall ns; its requests were charged as @cost ns. Update its rate, the
- * table and the pool. @wall contains @hidden ns of hidden time. @noisy: hidden work of earlier
- * writes may have slowed @g.
+ * table and the pool. @noisy: hidden time of earlier writes may have slowed @g.
  */
-void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 hidden, u64 cost,
-		   bool noisy)
+void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy)
 {
 	struct ek_cost_cell *cell = &c->cell[g->op][g->class];
-	u64 memory, rate, plain, charged = ek_group_rate(c, g, g->op, g->class);
+	u64 memory, rate, charged = ek_group_rate(c, g, g->op, g->class);
 
 	if (g->op == g->rate_op && g->class == g->rate_class && g->rate)
 		/* convert @cost from the rate charged, perhaps the pool's, to the group's own */
 		cost = max_t(u64, 1, ek_mul(cost, ek_ratio(g->rate, charged)));
 	else
 		/* from now on, the rate is for the direction and size that the group sends now */
-		ek_cost_move_rate(g, charged);
+		ek_cost_set_rate(g, charged);
 	ek_cost_alike(c, g, false);
 	g->rate_op = g->op;
 	g->rate_class = g->class;
 	rate = g->rate;
-	plain = max_t(u64, 1, ek_mul(cost, ek_ratio(g->plain, rate)));
-	if (!g->known || ek_cost_changed(g, wall, hidden, cost)) {
+	if (!g->known || ek_cost_changed(g, wall, cost)) {
 		g->memory = 0;
 		g->noise = g->op == EK_OP_READ ? 0 : EK_NOISE_OF_WRITER;
 	} else {
 		g->noise -= g->noise / EK_NOISE_TURNS;
-		g->noise += min_t(u64, ek_ratio(ek_off(wall - hidden, plain), plain), EK_ONE) /
-			    EK_NOISE_TURNS;
+		g->noise += min_t(u64, ek_ratio(ek_off(wall, cost), cost), EK_ONE) / EK_NOISE_TURNS;
 	}
 	/*
 	 * The new rate is the old one * (memory + wall) / (memory + cost). By definition,
@@ -313,13 +290,12 @@ void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 hid
 	 */
 	memory = g->memory * (noisy && wall > cost ? EK_QUIET_MEMORY : 1);
 	ek_cost_set_rate(g, ek_cost_mean(rate, memory, wall, cost));
-	g->plain = ek_cost_mean(g->plain, memory, wall - hidden, plain);
 	g->memory = min_t(u64, g->memory + wall, EK_MEMORY_NS);
 	if (!cell->rate || g->rate < cell->rate || g->limit >= cell->depth) {
 		cell->rate = g->rate;
 		cell->depth = g->growing ? 0 : g->limit;
 	}
-	ek_pool_join(c, g, cell, wall, hidden, cost, rate);
+	ek_pool_join(c, g, cell, wall, cost, rate);
 	ek_cost_known(c, g, true);
 }
 

@@ -14,8 +14,7 @@
 
 u32 ek_cost(struct ek_core *c, struct ek_core_group *g, u8 op, u32 bytes);
 void ek_cost_first(struct ek_core *c, struct ek_core_group *g);
-void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 hidden,
-		   u64 cost, bool noisy);
+void ek_cost_learn(struct ek_core *c, struct ek_core_group *g, u64 wall, u64 cost, bool noisy);
 bool ek_cost_pooled(struct ek_core *c, struct ek_core_group *g);
 void ek_cost_alike(struct ek_core *c, struct ek_core_group *g, bool alike);
 bool ek_cost_presume(struct ek_core *c, struct ek_core_group *g);

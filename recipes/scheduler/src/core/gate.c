@@ -20,6 +20,7 @@
 #include "budget.h"
 #include "cost.h"
 #include "guard.h"
+#include "hidden.h"
 #include "order.h"
 #include "turn.h"
 
@@ -59,7 +60,7 @@ static void ek_gate_do_place(struct ek_core *c, struct ek_core_group *g)
 	g->gated = in;
 	if (!in)
 		return;
-	ns = (u64)has * ek_cost(c, g, g->op, g->bytes);
+	ns = has * ek_hidden_price(c, g);
 	g->gate_holds = has;
 	g->gate_vtime = g->vtime + ek_order_span(c, g, min_t(u64, ns, 16 * EK_SEC));
 	rb_add_cached(&g->gate, &c->gate, ek_gate_before);

@@ -141,15 +141,15 @@ void ek_guard_heavy(struct ek_core *c, struct ek_core_group *g)
 	ek_order_apart(c, g, false);
 }
 
-/* A request of @g that costs @cost left its queue. @urgent: it was urgent. */
-void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u32 cost, u64 now)
+/* A request of @g, which is charged @charge ns, left its queue. @urgent: it was urgent. */
+void ek_guard_leave(struct ek_core *c, struct ek_core_group *g, bool urgent, u64 charge, u64 now)
 {
 	bool served = now != g->served;
 
 	if (c->starve_next == g)
 		c->starve_next = NULL;
 	g->served = now;
-	g->pass_left -= cost;
+	g->pass_left -= charge;
 	if (g->light && g->pass_left <= 0)
 		ek_guard_heavy(c, g);
 	if (!g->queued)

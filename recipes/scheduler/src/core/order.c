@@ -18,6 +18,7 @@
 #include "order.h"
 #include "budget.h"
 #include "cost.h"
+#include "hidden.h"
 #include "turn.h"
 
 /* The most debt that a group has left after a pause, in ns of its own service. */
@@ -98,7 +99,7 @@ u64 ek_order_part(struct ek_core *c, struct ek_core_group *g, u64 ns)
 /* The time (ns, at most 2^52) in which the share of @g earns @g one request. */
 u64 ek_order_round(struct ek_core *c, struct ek_core_group *g)
 {
-	u64 span = ek_order_span(c, g, ek_cost(c, g, g->op, g->bytes));
+	u64 span = ek_order_span(c, g, ek_hidden_price(c, g));
 
 	return min_t(u64, span, U64_MAX / max_t(u64, c->top.sum, 1)) * c->top.sum >> 12;
 }
@@ -385,7 +386,7 @@ struct ek_core_group *ek_order_soonest(struct ek_core *c, u64 until)
 		g = ek_rb_group(n);
 		if (ek_before(until, g->vtime))
 			break;
-		due = g->vtime + ek_order_span(c, g, ek_cost(c, g, g->op, g->bytes));
+		due = g->vtime + ek_order_span(c, g, ek_hidden_price(c, g));
 		if (!best || ek_before(due, least)) {
 			best = g;
 			least = due;

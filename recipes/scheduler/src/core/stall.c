@@ -7,8 +7,7 @@
  * die, or into its buffer. Writers pay for the time of garbage collection anyway (turn.c). So
  * they may use it: the writer with the least virtual time sends requests until a read of the
  * owner completes.
- *  - The writer is charged as usual. It also pays a part of the hidden time, unless it is in a
- *    pool, whose rate contains this part.
+ *  - The writer is charged as usual.
  *  - It may lead by at most EK_AHEAD_NS, because it has to wait afterwards.
  *  - The owner is not charged for this time, if its turn tells how fast the device is while quiet.
  * Invariant: without writes in the last EK_WROTE_NS, nothing here happens.
@@ -94,7 +93,4 @@ void ek_stall_sent(struct ek_core *c, struct ek_core_group *g, u64 cost)
 		c->tail.sent++;
 		c->tail.cost += cost;
 	}
-	/* the rate of a pool contains hidden time already */
-	if (!ek_cost_pooled(c, g))
-		ek_order_adjust(c, g, ek_turn_share_hidden(c, cost));
 }

@@ -7,16 +7,16 @@
  * that it had the device, whatever its requests were estimated to cost. The core also learns
  * the owner's rate. These cases differ:
  *  - A reader is charged no more than its requests cost while the device is quiet. The rest
- *    of its turn is hidden work of earlier writes: a buffer that drains, or garbage
- *    collection. The next writers are charged for it.
- *  - If the device stands still in the turn of a writer, this is hidden work, too.
+ *    of its turn is hidden time of earlier writes: a buffer that drains, or garbage
+ *    collection. All writes are charged for it: hidden.c
+ *  - If the device stands still in the turn of a writer, this is hidden time, too.
  *  - Groups that are alike are charged at the rate of their pool, whatever a turn took. The
  *    rate of the pool learns from all of their turns.
  *  - A turn that is too short to measure a rate is charged by the estimated cost. Several
  *    such turns count as one measurement; up to EK_MANY groups, only those of readers. The
  *    turn of a writer lasts until it shows a rate, if its length permits.
- * Invariant: the time of turns is charged at most once. Two parts are not charged: what the
- * core added to a turn in order to learn, and hidden work beyond EK_HIDDEN_MOST.
+ * Invariant: the time of turns is charged at most once, or becomes hidden time once. What the
+ * core added to a turn in order to learn is not charged.
  * Source: the time slices of CFQ and BFQ; iocost's debt (Heo et al., ASPLOS 2022); the choice
  * among many groups is that of WF2Q (Bennett, Zhang, 1996).
  */
@@ -24,6 +24,7 @@
 #include "budget.h"
 #include "cost.h"
 #include "guard.h"
+#include "hidden.h"
 #include "order.h"
 #include "stall.h"
 
@@ -88,10 +89,6 @@
 #define EK_FILL_BUSY		32
 /* For this time (ns) after a write, a slow device counts as busy with hidden work of writes. */
 #define EK_WROTE_NS		(2 * EK_SEC)
-/* The most hidden time (ns) that the core remembers in order to charge it to writers. */
-#define EK_HIDDEN_MOST		(2 * EK_SEC)
-/* A writer's turn of T ms is charged the part T / EK_HIDDEN_MS of the hidden time. */
-#define EK_HIDDEN_MS		250
 /* The virtual clock of the ideal device leads c->vnow by at most this service (ns). */
 #define EK_CLOCK_LEADS		(4 * EK_SEC)
 /*
@@ -235,7 +232,7 @@ static void ek_turn_brief(struct ek_core *c, struct ek_core_group *g, u64 wall, 
 		return;
 	if (!ek_cost_pooled(c, g))
 		ek_order_adjust(c, g, (s64)g->brief_wall - (s64)g->brief_cost);
-	ek_cost_learn(c, g, g->brief_wall, 0, g->brief_cost, quiet);
+	ek_cost_learn(c, g, g->brief_wall, g->brief_cost, quiet);
 	g->priced = g->sent;
 	g->brief_wall = 0;
 	g->brief_cost = 0;
@@ -288,12 +285,12 @@ static void ek_turn_tail(struct ek_core *c, struct ek_turn *t, u64 now)
 	}
 	/* shortly after writes it was garbage collection: all writers are charged for it */
 	if (ek_turn_wrote(c, now)) {
-		c->hidden = min_t(u64, EK_HIDDEN_MOST, c->hidden + wall - cost);
+		ek_hidden_saw(c, wall - cost, 0);
 		return;
 	}
 	ek_order_unplace(c, g);
 	ek_order_adjust(c, g, wall - cost);
-	ek_cost_learn(c, g, wall, 0, cost, false);
+	ek_cost_learn(c, g, wall, cost, false);
 	g->priced = g->sent;
 	ek_order_place(c, g);
 }
@@ -317,7 +314,8 @@ static void ek_turn_alone(struct ek_core *c, struct ek_turn *t, u64 now)
 	ek_turn_tail(c, t, now);
 	/* the device has served its requests since the last completion, or since it was empty */
 	if (atomic_read(&g->in_flight))
-		now = min_t(u64, now, max_t(u64, READ_ONCE(c->last_done), c->filled));
+		now = min_t(u64, now, max_t(u64, c->paid_to,
+					    max_t(u64, READ_ONCE(c->last_done), c->filled)));
 	ek_meter_begin(&t->all, g, now);
 }
 
@@ -529,16 +527,14 @@ bool ek_turn_lasts(struct ek_core *c, u64 ns, u64 now)
 
 /*
  * The turn is over: learn the owner's rate from what was served with its final limit. @quiet:
- * count only the time that a quiet device would take. @paid is the hidden time (ns) that the
- * owner was charged. @stood is the standstill (ns) that became hidden time. If it is 0, a
- * standstill is a part of the rate. The owner's longer pauses are no part of the rate: how many
- * of them a turn has is chance, and they are charged apart.
+ * count only the time that a quiet device would take. @stood: a standstill became hidden time.
+ * The owner's longer pauses are no part of the rate: how many of them a turn has is chance, and
+ * they are charged apart.
  */
-static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 paid,
-			  u64 stood)
+static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, bool stood)
 {
 	struct ek_meter *m = &t->steady;
-	u64 wall, still;
+	u64 wall;
 
 	if (m->on)
 		ek_meter_read(m, t->g);
@@ -548,16 +544,12 @@ static void ek_turn_learn(struct ek_core *c, struct ek_turn *t, bool quiet, u64 
 		m = &t->all;
 	wall = m->to - m->from;
 	wall -= min_t(u64, wall, ek_turn_not_owner(t, m));
-	still = ek_turn_still(c, t, m, wall);
-	if (stood) {
-		wall -= still;
-		still = 0;
-	}
+	if (stood)
+		wall -= ek_turn_still(c, t, m, wall);
 	if (quiet)
 		wall = ek_turn_quiet(t, wall, m->cost);
-	wall += paid;
 	if (wall && m->cost && (!t->g->known || ek_turn_tells(c, t->g, wall)))
-		ek_cost_learn(c, t->g, wall, paid + still, m->cost, quiet);
+		ek_cost_learn(c, t->g, wall, m->cost, quiet);
 	/* the requests in the device now were charged at the old rate */
 	t->g->priced = t->g->sent;
 }
@@ -569,40 +561,23 @@ static bool ek_turn_stood(struct ek_core *c, struct ek_turn *t, u64 wall, u64 no
 	       wall > t->all.cost + ek_turn_stall(c, t->g);
 }
 
-/* The part of the hidden time (ns) that a writer is charged for a turn of @wall ns. */
-u64 ek_turn_share_hidden(struct ek_core *c, u64 wall)
-{
-	u64 paid = div_u64((c->hidden >> 10) * min_t(u64, wall, EK_SEC),
-			   EK_HIDDEN_MS * (u32)(EK_MS >> 10));
-
-	paid = min_t(u64, paid, min_t(u64, c->hidden, wall));
-	c->hidden -= paid;
-	return paid;
-}
-
-/* @ns of a turn were hidden work of writes. Of these, writers have paid @paid ns: see stall.c */
-static void ek_turn_hide(struct ek_core *c, u64 ns, u64 paid)
-{
-	ns += c->hidden;
-	c->hidden = min_t(u64, EK_HIDDEN_MOST, ns - min_t(u64, ns, paid));
-}
-
 /*
  * The turn is over: charge its owner for the time that it had the device, except for hidden
- * time, which writers are charged later.
+ * time, for which all writes are charged.
  */
 static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 {
 	struct ek_core_group *g = t->g;
 	u64 others = atomic64_read(&c->flushed) - t->flushed;
-	u64 wall, own, paid = 0, idle, instead, stood;
+	u64 wall, own, idle, instead, stood;
 	bool quiet = g->op == EK_OP_READ && ek_turn_wrote(c, now);
 
 	if (!t->all.on || t->quick)
 		return;
 	ek_meter_read(&t->all, g);
 	ek_turn_see(c, t);
-	wall = (t->all.n ? t->all.to : now) - t->all.from;
+	c->paid_to = t->all.n ? t->all.to : now;
+	wall = c->paid_to - t->all.from;
 	others += ek_turn_others(c, t);
 	instead = min_t(u64, t->instead, others);
 	others -= instead;
@@ -612,12 +587,11 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 	wall -= idle;
 	ek_order_adjust(c, g, idle);
 	if (wall && ek_turn_stood(c, t, wall, now)) {
-		ek_turn_hide(c, wall - t->all.cost, instead);
+		ek_hidden_saw(c, wall - t->all.cost, instead);
 		return;
 	}
 	t->brief = !t->all.cost;
-	/* while the rate is a mean over a short time, one standstill would multiply it */
-	stood = g->memory < EK_YOUNG_NS ? ek_turn_still(c, t, &t->all, wall) : 0;
+	stood = ek_turn_still(c, t, &t->all, wall);
 	wall -= stood;
 	quiet = quiet && ek_turn_was_quiet(c, t, wall);
 	if (!quiet)
@@ -636,20 +610,19 @@ static void ek_turn_pay(struct ek_core *c, struct ek_turn *t, u64 now)
 		/* its rate is a mean of enough quiet turns: charge no more than the cost by it */
 		if (g->memory == EK_MEMORY_NS)
 			own = min_t(u64, own, t->all.cost);
-		ek_turn_hide(c, wall - own, instead);
+		ek_hidden_saw(c, wall - own, instead);
 		wall = own;
 	} else {
-		paid = g->op == EK_OP_READ ? 0 : ek_turn_share_hidden(c, wall);
-		wall += paid;
 		own = ek_cost_pooled(c, g) ? t->all.cost : wall;
 	}
-	ek_turn_hide(c, stood, 0);
+	if (stood)
+		ek_hidden_saw(c, stood, 0);
 	/*
 	 * Time that was added to the turn in order to learn is not charged. Otherwise the
 	 * group would have to wait for seconds after it.
 	 */
 	ek_order_adjust(c, g, (s64)min_t(u64, own, t->paid) - (s64)t->all.cost);
-	ek_turn_learn(c, t, quiet, paid, stood);
+	ek_turn_learn(c, t, quiet, stood);
 }
 
 void ek_turn_end(struct ek_core *c, u64 now)

@@ -612,10 +612,10 @@ static void show_core(struct sim *m)
 		printf("  %s: lambda %.3f, epochs %u%s\n", kinds[i], c->mode.lambda[i] / 65536.,
 		       c->mode.tried[i], c->mode.kind == i ? ", now" : "");
 	printf("  active %u, unknown %u, turns %llu, solos %llu, guarded %llu, passed %llu, holds %llu, scale %u, "
-	       "hidden %.3f ms\n", c->nr_active, c->nr_unknown,
+	       "hidden %.3f ns/byte\n", c->nr_active, c->nr_unknown,
 	       (unsigned long long)c->nr_turns, (unsigned long long)c->nr_solos,
 	       (unsigned long long)c->nr_guarded, (unsigned long long)c->nr_passed,
-	       (unsigned long long)c->nr_holds, c->scale, c->hidden / 1e6);
+	       (unsigned long long)c->nr_holds, c->scale, (double)c->hidden.rate / EK_ONE);
 	for (i = 0; i < m->nr && i < 6; i++) {
 		struct ek_core_group *g = &m->groups[i].core;
 
