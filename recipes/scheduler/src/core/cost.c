@@ -32,8 +32,9 @@
  */
 #define EK_OFF_TURNS	3
 /*
- * A group is alike if its rate departs from that of the pool by no more than EK_ALIKE plus EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard
- * errors of a mean of ten turns.
+ * A group is alike if its rate departs from that of the pool by no more than EK_ALIKE plus
+ * EK_ALIKE_NOISE times the group's noise. 80 % of the noise is two standard errors of a mean of
+ * ten turns.
  */
 #define EK_ALIKE	EK_PERCENT(2)
 #define EK_ALIKE_NOISE	EK_PERCENT(80)
