@@ -97,6 +97,7 @@ class Case:
 
     `heavy` names a job for which a figure shows its share of all bytes; it needs jobs that are alike. `light`: the
     light reader runs, too. `settle`, `seconds`: guest seconds for which all jobs together settle and are counted.
+    `alone`: guest seconds for which a job that writes is counted alone.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Case:
     light: bool = True
     settle: float = SETTLE
     seconds: float = WINDOW
+    alone: float = ALONE
 
     @property
     def parts(self) -> int:
@@ -216,9 +218,10 @@ OVER = """over() {
 
 
 def _alone(r: Runner, case: Case, section: str) -> list[str]:
+    seconds = case.alone if r.job.writes else ALONE
     return [
         f"in_group {r.group} {r.load(case.device, case.parts).command} > /tmp/{r.name}.log 2>&1 & pid=$!",
-        f"sleep {ALONE_SETTLE:g}; count {section}.{r.job.name}.begin; sleep {ALONE:g}; count {section}.{r.job.name}.end",
+        f"sleep {ALONE_SETTLE:g}; count {section}.{r.job.name}.begin; sleep {seconds:g}; count {section}.{r.job.name}.end",
         f'kill -0 $pid || fail "{r.name} has ended: $(tail -n 1 /tmp/{r.name}.log)"',
         "over $pid",
     ]

@@ -23,6 +23,8 @@ WORDS = {
     " A request then costs {figure} more than with `none`.",
     "fair.buffered.read.ratio": "Two groups with weights 2:1 write through the page cache while a third one reads. The first"
     " writes {figure} times as much as the second.",
+    "promise.read-write-worn.emmc51.least": "On a worn eMMC, one group reads 16 KiB at random and another one writes 512 KiB."
+    " One of them gets only {figure} of its share.",
     "promise.small-medium.sd-uhs3.least": "On an SD card, a group that reads 4 KiB at random competes with one that reads"
     " 1 MiB at a time. {group} gets only {figure} of its share.",
     "promise.twelve.pipe.wait": "Twelve groups of small weight compete with one of large weight on a link of 10 MB/s. The"
