@@ -81,7 +81,10 @@
 /* Least time between two such changes, in ns. Each multiplies it by 2, up to EK_GAP_MOST. */
 #define EK_CHANGE_NS		EK_SEC
 
-/* The cost of all requests completed since the start, in ns. */
+/*
+ * The cost of all requests completed since the start, in ns. Hidden time is no part of it: if
+ * garbage is collected, longer turns may help, and a low lambda shows that.
+ */
 static u64 ek_mode_served(struct ek_core *c)
 {
 	return c->sent_cost - atomic64_read(&c->in_flight_cost);
