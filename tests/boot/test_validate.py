@@ -102,6 +102,27 @@ def test_the_budget_is_kept(board: Board, settings: str) -> None:
     clean(board, settings)
 
 
+def test_a_budget_holds_for_what_the_device_counts(board: Board) -> None:
+    """Nothing else uses this eMMC. So the bytes that it counts are those of the validation: 67 MB of data that loads read, and then
+    what fits into the budget.
+    """
+    written = f"awk '{{ print $7 * 512 }}' /sys/block/{SPARE}/stat"
+    before = int(board.run(written))
+    status, output = board.try_run(
+        f"ek-validate run --yes --json --destroy /dev/{SPARE} --destroy /dev/{SPARE} --no-compare --only device"
+        " --budget 90 > /run/report.json",
+        timeout=600,
+    )
+    assert status in DONE, output
+    found, counted = latest(board), int(board.run(written)) - before
+    assert found["state"] == "complete"
+    assert 0 < counted <= 90e6 * 1.01
+    assert any("budget" in why for why in found["skipped"].values())
+    assert found["written"] == pytest.approx(counted, rel=0.01)
+    assert found["device_written"] == counted
+    assert found["announced"]["written"] == pytest.approx(counted, rel=0.05)
+
+
 def test_a_full_partition_is_refused(board: Board) -> None:
     board.run("fallocate -l $(($(df --output=avail -B1 /data | tail -n 1) - 40000000)) /data/filler")
     status, output = board.try_run(RUN)

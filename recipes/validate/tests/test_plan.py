@@ -126,6 +126,13 @@ def test_no_plan_exceeds_its_budget(budget: int, name: str, kind: str) -> None:
     assert chosen | set(found.skipped) >= {c.name for c in PROFILES[name].cases()}
 
 
+def test_a_budget_below_what_loads_read_is_named() -> None:
+    found = made("full", budget=12_000_000)
+    assert not found.steps
+    assert "the data that loads read take" in found.skipped["fair.read.1m"]
+    assert "the budget of 12 MB" in found.skipped["fair.read.1m"]
+
+
 @given(st.lists(st.tuples(st.integers(0, 200), st.floats(1.0, 1.01)), max_size=40))
 def test_the_run_ends_within_one_percent_of_its_budget(wanted: Sequence[tuple[int, float]]) -> None:
     """Each case writes what it is allowed, and up to 1 % more, because its loads are stopped while I/O is in flight."""

@@ -167,7 +167,12 @@ def make(
             slow = case.written < wanted_case.written
             took = (case.longest if slow else estimate(case, kind, profile.file)) + again / GUESS[kind]
             wants = case.written + again
-            if prepared + written + wants > limit:
+            if prepared > limit:
+                why = (
+                    f"the data that loads read take {prepared / 1e6:.0f} MB, which is more than the budget of"
+                    f" {limit / 1e6:.0f} MB"
+                )
+            elif prepared + written + wants > limit:
                 why = (
                     f"it would write {wants / 1e6:.0f} MB, and the budget of {limit / 1e6:.0f} MB is used up"
                 )
