@@ -15,6 +15,7 @@ KNOWN_MISSES: frozenset[str] = frozenset(
     {
         "cost.read.cpu2.added",
         "fair.buffered.read.ratio",
+        "promise.twelve.pipe.wait",
         "rec.ek.bgall.max",
         "rec.ek.bgall.times-quiet",
         "scale.2cpu.ratio",
