@@ -103,8 +103,8 @@ def test_the_budget_is_kept(board: Board, settings: str) -> None:
 
 
 def test_a_budget_holds_for_what_the_device_counts(board: Board) -> None:
-    """Nothing else uses this eMMC. So the bytes that it counts are those of the validation: 67 MB of data that loads read, and then
-    what fits into the budget.
+    """Nothing else uses this eMMC. So the bytes that it counts are those of the validation: 67 MB of data that loads read, and
+    then what fits into the budget.
     """
     written = f"awk '{{ print $7 * 512 }}' /sys/block/{SPARE}/stat"
     before = int(board.run(written))
