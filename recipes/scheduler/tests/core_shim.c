@@ -350,3 +350,17 @@ int shim_tree(const int *values, u32 nr)
 	free(numbers);
 	return bad;
 }
+
+/* a turn shows @ns ns of hidden time */
+void shim_hidden_saw(u64 ns);
+void shim_hidden_saw(u64 ns)
+{
+	ek_hidden_saw(&core, ns, 0);
+}
+
+/* what a write of @bytes is charged for hidden time, ns */
+u64 shim_hidden_cost(u32 bytes);
+u64 shim_hidden_cost(u32 bytes)
+{
+	return ek_hidden_cost(&core, EK_OP_WRITE, bytes);
+}

@@ -199,7 +199,7 @@ bool ek_core_quick(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 	g->served = now;
 	c->turn.quick = true;
 	c->tail.g = NULL;
-	charge = cost + ek_hidden_sent(c, g, r, cost);
+	charge = cost + ek_hidden_sent(c, g, r, cost, now);
 	/* a group that is alone takes nothing from others */
 	if (c->nr_active > 1)
 		g->unpaid += charge;
@@ -221,7 +221,7 @@ void ek_core_dispatch(struct ek_core *c, struct ek_core_group *g,
 	}
 	cost = ek_cost(c, g, r->op, r->bytes);
 	r->why = c->why;
-	charge = cost + ek_hidden_sent(c, g, r, cost);
+	charge = cost + ek_hidden_sent(c, g, r, cost, now);
 	ek_core_send(c, g, r, cost, now);
 	ek_core_unqueue(c, g, r, charge, now);
 	if (r->why >= EK_WHY_AHEAD) {

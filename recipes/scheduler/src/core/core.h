@@ -50,7 +50,7 @@ struct ek_req {
 struct ek_cost_cell {
 	u64 rate;	/* ns per byte, q16, of a group that fills the device; 0: unknown */
 	u32 depth;	/* limit of the group that @rate was measured with */
-	u64 pool;		/* mean rate of the groups that are alike, ns/byte, q16; 0: none */
+	u64 pool;	/* mean rate of the groups that are alike, ns/byte, q16; 0: none */
 	u64 memory;	/* @pool is the mean over this device time, ns */
 	u32 members;	/* number of active groups that are alike */
 	u64 shared;	/* last time at which @members was above 1 */
@@ -202,6 +202,8 @@ struct ek_hidden {
 	u64 bytes;			/* bytes written; 0: none yet */
 	u64 charged;			/* what writes were charged, hidden time included, ns */
 	u64 rate;			/* mean hidden time, ns per byte, q16 */
+	u64 since;			/* when it was last checked whether there are few writes */
+	u64 recent;			/* what writes were charged since then, ns */
 };
 
 /* The two modes, which share the device in different ways: mode.c */

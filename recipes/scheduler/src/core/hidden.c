@@ -3,11 +3,12 @@
  * Hidden time: what writes take of the device later, to collect garbage or to empty a buffer.
  *
  * Policy: turns show hidden time, but not whose writes caused it. So every byte written pays the
- * mean hidden time per byte, on top of the cost of its request. The mean is over EK_HIDDEN_NS in
- * which there were writes: several collections of garbage, because how many of them fall into a
- * second is chance.
- * Invariant: over that time, writes are charged as much as the hidden time that was seen. Only
- * a device that had no writes before is presumed to have less: see EK_HIDDEN_FIRST_NS.
+ * mean hidden time per byte, on top of the cost of its request. The mean is over what writes
+ * were charged in the last EK_HIDDEN_NS of device time: several collections of garbage, because
+ * how many of them fall into a second is chance. A few small writes tell nothing about the hidden
+ * time of many bytes, so what they showed is forgotten: see EK_HIDDEN_FEW.
+ * Invariant: but for the first writes (EK_HIDDEN_FIRST_NS) and for few writes, writes are charged
+ * in the mean what was seen.
  */
 #include "hidden.h"
 #include "cost.h"
@@ -20,6 +21,13 @@
 #define EK_HIDDEN_NS		(16 * EK_SEC)
 /* Presume that writes of so much device time (ns) had no hidden time before the first write. */
 #define EK_HIDDEN_FIRST_NS	(300 * EK_MS)
+
+/*
+ * There are few writes if they take less than 1 / EK_HIDDEN_FEW of the time. The time of reads is
+ * known to about half a percent only, and the rest looks like hidden time. If such writes were
+ * remembered, an app that begins to write would pay for it, for all of its bytes.
+ */
+#define EK_HIDDEN_FEW		64
 
 static void ek_hidden_update(struct ek_hidden *h)
 {
@@ -37,13 +45,20 @@ void ek_hidden_saw(struct ek_core *c, u64 ns, u64 paid)
 }
 
 /* @g sends @r, which costs @cost ns. Returns what it is charged for hidden time (ns). */
-u64 ek_hidden_sent(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u32 cost)
+u64 ek_hidden_sent(struct ek_core *c, struct ek_core_group *g, struct ek_req *r, u32 cost,
+		   u64 now)
 {
 	struct ek_hidden *h = &c->hidden;
 	u64 ns;
 
 	if (r->op != EK_OP_WRITE)
 		return 0;
+	if (now - h->since >= EK_HIDDEN_NS) {
+		if (h->recent < (now - h->since) / EK_HIDDEN_FEW)
+			*h = (struct ek_hidden){};
+		h->since = now;
+		h->recent = 0;
+	}
 	ns = ek_hidden_cost(c, r->op, r->bytes);
 	/* while the groups are served together, no hidden time shows */
 	if (c->mode.kind != EK_TURNS)
@@ -53,6 +68,7 @@ u64 ek_hidden_sent(struct ek_core *c, struct ek_core_group *g, struct ek_req *r,
 		h->bytes = ek_ratio(EK_HIDDEN_FIRST_NS, max_t(u64, g->rate, 1));
 	}
 	h->charged += cost + ns;
+	h->recent += cost + ns;
 	h->bytes += r->bytes;
 	if (h->charged >= EK_HIDDEN_NS) {
 		h->charged /= 2;
