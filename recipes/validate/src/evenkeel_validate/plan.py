@@ -169,8 +169,8 @@ def make(
             wants = case.written + again
             if prepared > limit:
                 why = (
-                    f"the data that loads read take {prepared / 1e6:.0f} MB, which is more than the budget of"
-                    f" {limit / 1e6:.0f} MB"
+                    f"before the first case, {prepared / 1e6:.0f} MB are written for the loads to read, which exceeds the"
+                    f" budget of {limit / 1e6:.0f} MB; allow more"
                 )
             elif prepared + written + wants > limit:
                 why = (
