@@ -97,11 +97,13 @@ static void parse_job(struct sim_job *job, char *text)
 
 static void run(struct judge *j, int only, struct sim_result *r)
 {
-	char why[300];
+	char why[300], *quote;
 
 	if (sim_run(&j->setup, j->jobs, j->nr, only, r, &j->requests, why, sizeof(why))) {
 		if (!j->json)
 			fail(why);
+		for (quote = why; (quote = strchr(quote, '"')); )
+			*quote = '\'';
 		printf("%s\"error\": \"%s\"}\n", j->comma ? ", " : "{", why);
 		exit(0);
 	}
