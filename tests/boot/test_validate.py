@@ -159,6 +159,17 @@ def test_a_read_only_medium_is_refused(board: Board) -> None:
     assert "Nothing was written" in output
 
 
+def test_nobody_else_gets_a_device_that_is_overwritten(board: Board, settings: str) -> None:
+    opened = f"import os; os.open('/dev/{SPARE}', os.O_RDWR | os.O_EXCL)"
+    board.run(f"{DESTROY} > /run/report.json 2>&1 & sleep 8", timeout=60)
+    status, output = board.try_run(f'python3 -c "{opened}"')
+    board.run("ek-validate cancel; wait", timeout=120)
+    assert status == 1
+    assert "Device or resource busy" in output
+    assert board.try_run(f'python3 -c "{opened}"')[0] == 0
+    clean(board, settings)
+
+
 def test_a_device_that_becomes_read_only_ends_the_run(board: Board, settings: str) -> None:
     """As an eMMC at the end of its life, which still reads. The report has what was measured before."""
     board.run(
@@ -200,14 +211,31 @@ def test_cancel_leaves_a_partial_report(board: Board, settings: str) -> None:
     clean(board, settings)
 
 
-def test_restore_after_kill_9(board: Board, settings: str) -> None:
+def test_a_killed_run_is_undone_at_once(board: Board, settings: str) -> None:
+    """Nobody has to restore the board: a second process waits for the end of a run in a shell."""
     board.run(
         f"{RUN} > /run/report.json 2>&1 & pid=$!; sleep 10; kill -9 $pid; wait $pid 2> /dev/null; true",
         timeout=60,
     )
-    board.run("ek-validate restore")
+    gone = f"test ! -e {STATE}/undo.json"
+    until("the board is restored", lambda: board.try_run(gone)[0] == 0, 60)
     clean(board, settings)
-    assert latest(board)["reason"] == "the run was killed, or the power failed"
+    assert latest(board)["reason"].startswith("the run was killed")
+    assert board.run("ek-validate restore") == "There was nothing to restore."
+
+
+def test_restore_after_the_guard_was_killed_too(board: Board, settings: str) -> None:
+    board.run(
+        f"{RUN} > /run/report.json 2>&1 & sleep 10; pkill -9 -f 'ek-validate r'; wait 2> /dev/null; true",
+        timeout=60,
+    )
+    # a plan is about the scheduler of the board, whatever the killed run has left
+    plan = json.loads(
+        board.run("ek-validate run --dry-run --json --file 24 --only fair.read.1m --no-compare")
+    )
+    assert {case["scheduler"] for case in plan["cases"]} == {"evenkeel"}
+    assert "is restored" in board.run("ek-validate restore")
+    clean(board, settings)
 
 
 # The page cache gets this much memory. The files of the case have 32 MiB. In 90 s, the case reads a file that is larger than
@@ -357,7 +385,7 @@ def test_a_validation_that_is_killed_is_undone_at_once(board: Board, settings: s
     ended(board)
     assert board.run(frozen) == "running"
     board.run("systemctl stop paused.service")
-    assert row(board, id_)["reason"] == "the run was killed, or the power failed"
+    assert row(board, id_)["reason"].startswith("the run was killed")
     clean(board, settings)
     board.run(f"systemctl reset-failed {RUN_UNIT}")
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: what it prints, and its exit status."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,8 +60,26 @@ def test_a_run_from_start_to_end(places: Places, capsys: pytest.CaptureFixture[s
 def test_the_size_of_the_test_file(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--yes", "--only", "device.sequential-read.1m.qd1", "--file", "16"], places) == 0
     assert "Written: 17 MB of 17 MB announced." in capsys.readouterr().out
-    assert cli.main(["run", "--yes", "--file", "15"], places) == 1
-    assert "a test file of 15 MiB is too small; give at least 16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [(["--file", "15"], "'15' is not a whole number from 16 to"), (["--budget", "-1"], "'-1' is not a whole number from 1 to"),
+     (["--seed", "-1"], "from 0 to 4000000"), (["--seed", "4294968"], "from 0 to 4000000"), (["--seed", "1" * 50], "1' is not"),
+     (["--compare-with", "bfq", "--no-compare"], "not allowed with argument")],
+)  # fmt: skip
+def test_options_that_make_no_sense_are_refused(
+    places: Places, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["run", "--yes", *options], places)
+    assert words.partition("'")[2] in capsys.readouterr().err
+
+
+def test_two_targets_are_refused(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    destroy = ["--destroy", "/dev/x", "--destroy", "/dev/x"]
+    assert cli.main(["run", "--yes", "--folder", "/data", *destroy], places) == 1
+    assert "--folder and --destroy name two targets" in capsys.readouterr().err
 
 
 def test_a_dry_run_writes_nothing(places: Places, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,6 +118,72 @@ def test_an_answer_other_than_yes_starts_nothing(
     assert not places.state.exists()
 
 
+@pytest.mark.parametrize("ends", [EOFError, KeyboardInterrupt])
+def test_no_answer_starts_nothing(
+    places: Places,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    ends: type[BaseException],
+) -> None:
+    def asked(question: str) -> str:
+        raise ends
+
+    monkeypatch.setattr(cli.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("builtins.input", asked)
+    assert cli.main(["run"], places) == 1
+    assert "nothing was started" in capsys.readouterr().err
+
+
+def test_a_run_after_a_killed_one_measures_the_scheduler_of_the_board(
+    places: Places, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A killed run leaves `none` active. The next one restores evenkeel first, and plans and measures that."""
+    scheduler = places.sys / "block" / board.DISK / "queue/scheduler"
+    places.state.mkdir()
+    undo.set_scheduler(undo.Journal(places.journal, "boot-1"), scheduler.parent, "none")
+    arguments = ["run", "--only", "fair.read.1m"]
+    assert cli.main([*arguments, "--dry-run", "--json"], places) == 0
+    assert {c["scheduler"] for c in json.loads(capsys.readouterr().out)["cases"]} == {"evenkeel"}
+    assert scheduler.read_text() == "none\n"
+    cli.main([*arguments, "--yes", "--json"], places)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["state"], found["subject"]) == ("complete", "evenkeel")
+    assert "fair.read.1m.ratio" in {row["id"] for row in found["rows"]}
+    assert scheduler.read_text() == "evenkeel\n"
+
+
+def test_a_report_that_cannot_be_saved_is_printed(
+    places: Places, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = report.save
+
+    def full(found: Report, folder: Path) -> None:
+        if found.ended:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+        real(found, folder)
+
+    monkeypatch.setattr(cli.session.report, "save", full)
+    assert cli.main(["run", "--yes", "--only", "device.sequential-read.1m.qd1"], places) == 1
+    text = capsys.readouterr()
+    assert "At best, this device reads" in text.out
+    assert "the report could not be saved in" in text.err
+    assert "Read-only file system" in text.err
+
+
+def test_compare_names_both_devices(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
+    firmware = {"title": report.FIRMWARE, "value": "0x2", "source": "", "reason": ""}
+    first = stored(places, target={"model": "BJTD4R", "where": "the file /data/x", "kind": "file"})
+    second = stored(
+        places, "20260201-120000", target={"model": "BJTD4R", "where": "the partition /dev/p", "kind": "partition"},
+        facts=[firmware],
+    )  # fmt: skip
+    assert cli.main(["compare", first.id, second.id], places) == 0
+    out = capsys.readouterr().out
+    assert "First report: 20260131-120000, BJTD4R, the file /data/x\n" in out
+    assert "The model is BJTD4R in the first report, and BJTD4R with firmware 0x2 in the second one." in out
+    assert "The target is file in the first report, and partition in the second one." in out
+
+
 def test_no_case_with_such_a_name(places: Places, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--yes", "--only", "absent"], places) == 1
     assert "no case can run. No case has such a name" in capsys.readouterr().err
@@ -106,7 +192,7 @@ def test_no_case_with_such_a_name(places: Places, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("more", "status"),
     [({}, 0), ({"ratio": 1.0}, cli.BROKEN), ({"state": "partial", "reason": "cancelled"}, cli.PARTIAL),
-     ({"not_restored": ["x"]}, 1), ({"ratio": 1.0, "state": "partial"}, cli.PARTIAL)],
+     ({"not_restored": ["x"]}, 1), ({"ratio": 1.0, "state": "partial"}, cli.BROKEN)],
 )  # fmt: skip
 def test_the_status_says_how_the_run_ended(places: Places, more: Any, status: int) -> None:
     assert cli._status(stored(places, **more)) == status

@@ -56,19 +56,16 @@ def test_sigterm_at_any_moment_leaves_no_file(
     assert discards.main(str(tmp_path / "discards")) == 0
     assert list(tmp_path.iterdir()) == []
     found = json.loads(capsys.readouterr().out)
-    # the signal ends the round in which it comes
-    assert found["bytes"] == (100663296 if last > 3 else 0)
+    # The signal ends the round in which it comes. But the first round ends, because its time is a figure.
+    assert found["bytes"] == 100663296
     assert found["seconds"] > 0
-    # without a whole round, no discard was timed
-    assert (found["each_us"] > 0) is (last > 3)
-    assert (
-        tools.calls[:3]
-        == [
-            ("fallocate", "--length", str(discards.BYTES), str(tmp_path / "discards")),
-            ("sync", "-f", str(tmp_path)),
-            ("fstrim", "--verbose", "--offset", str(EXTENT[0]), "--length", str(EXTENT[1]), str(tmp_path)),
-        ][:last]
-    )
+    assert found["each_us"] > 0
+    assert tools.calls[:3] == [
+        ("fallocate", "--length", str(discards.BYTES), str(tmp_path / "discards")),
+        ("sync", "-f", str(tmp_path)),
+        ("fstrim", "--verbose", "--offset", str(EXTENT[0]), "--length", str(EXTENT[1]), str(tmp_path)),
+    ]
+    assert len(tools.calls) == max(last, 3)
 
 
 @pytest.mark.parametrize("fails", ["fallocate", "sync", "fstrim"])

@@ -103,7 +103,8 @@ def test_each_scheduler_has_the_deciding_cases(name: str, kind: str) -> None:
         of_other = {s.case.name for s in found.steps if s.scheduler == other}
         assert of_other >= DECIDING
         assert plan.compared(found)[other] == len(of_other)
-    assert {s.case.name for s in found.steps if plan.decides(s, "evenkeel")} == DECIDING
+    deciding = {(s.case.name, s.scheduler) for s in plan.deciding(found)}
+    assert deciding == {(name, scheduler) for name in DECIDING for scheduler in ("evenkeel", *OTHERS)}
     assert not [name for name in found.skipped if " on " not in name]
     text = " ".join(plan.announcement(found, where="x", capacity=0))
     assert f"{plan.compared(found)['kyber']} on kyber." in text

@@ -387,7 +387,7 @@ def test_the_list_is_bounded_and_a_damaged_report_hides_no_other(
         (OTHER, "partial", 0, 1),
         (ID, "complete", 1, 0),
     ]
-    assert found[0]["reason"] == "the run was killed, or the power failed"
+    assert found[0]["reason"] == runs.ENDED_SILENTLY
     monkeypatch.setattr(runs, "MOST_KEPT", 1)
     assert len(ask(helper, "list")) == 1
 

@@ -2,6 +2,7 @@
 """Whole runs on the fake board: the report, the budget, cancel, faults, and what is left behind."""
 
 import contextlib
+import errno
 import os
 import random
 import signal
@@ -608,10 +609,119 @@ def test_kill_9_at_a_random_moment(root: Path, launcher: board.Groups, seed: int
         time.sleep(0.02)
     clean(root, before)
     for found in runs.reports(here):
-        assert (found.state, found.reason) == ("partial", "the run was killed, or the power failed")
+        assert (found.state, found.reason) == ("partial", runs.ENDED_SILENTLY)
     # the next run works
     run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
     assert run.run(run.make_plan()).state == "complete"
+
+
+def test_a_plan_for_another_scheduler_is_not_run(root: Path, launcher: board.Groups) -> None:
+    """Somebody sets another scheduler while the question waits for its answer."""
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    made = run.make_plan()
+    (root / "sys/block" / board.DISK / "queue/scheduler").write_text("[none] evenkeel\n")
+    with pytest.raises(
+        ValidateError, match=r"is none, and was evenkeel when the run was planned; start again"
+    ):
+        run.run(made)
+    assert runs.reports(places(root)) == []
+
+
+@pytest.mark.parametrize("case", ["fair.read.1m", "latency.alone"])
+def test_figures_of_another_scheduler_are_not_those_of_evenkeel(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    """Another program sets the scheduler during a case. The next case has the right one again."""
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [few()[4], few()[2]]))
+    scheduler = root / "sys/block" / board.DISK / "queue/scheduler"
+    real = measure.measure
+
+    def changing(one: Case, *more: Any) -> Any:
+        found = real(one, *more)
+        if one.name == case:
+            scheduler.write_text("[none] mq-deadline kyber bfq evenkeel\n")
+        return found
+
+    monkeypatch.setattr(session.measure, "measure", changing)
+    found = run.run(run.make_plan())
+    assert found.skipped == {case: "it failed: another program set the scheduler none meanwhile"}
+    assert not found.has(case)
+    assert found.has({"fair.read.1m": "latency.alone"}.get(case, "fair.read.1m"))
+
+
+def test_a_comparison_without_figures_of_the_subject_is_left_out(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(one: Case, *more: Any) -> Any:
+        raise ValidateError("no I/O")
+
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: [few()[4]]), schedulers=["bfq"])
+    monkeypatch.setattr(session.measure, "measure", failing)
+    found = run.run(run.make_plan())
+    assert found.skipped == {
+        "fair.read.1m": "it failed: no I/O",
+        "fair.read.1m on bfq": "there is no figure of evenkeel to compare with",
+    }
+    assert (found.state, found.reason) == ("partial", "no case could be measured")
+
+
+def test_a_terminal_that_fails_does_not_end_the_run(root: Path, launcher: board.Groups) -> None:
+    def gone(line: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    run.say = gone
+    assert run.run(run.make_plan()).state == "complete"
+
+
+def test_a_state_folder_that_becomes_read_only_loses_no_figure(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends and restores the settings. What was measured is in the report, which cannot be saved."""
+    real = undo.files.replace
+    before = board.values(root / "sys")
+
+    def replaced(path: str, *more: Any) -> None:
+        if "report.json" in path and found_rows(path):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+        real(path, *more)
+
+    def found_rows(path: str) -> bool:
+        return Path(path).exists() and bool(report.read(Path(path)).rows)
+
+    def removed(path: str) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+
+    monkeypatch.setattr(undo.files, "replace", replaced)
+    monkeypatch.setattr(undo.files, "remove", removed)
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[2:5]))
+    given: list[bool] = []
+    monkeypatch.setattr(run, "_give_fixed_shares_back", lambda: given.append(True))
+    found = run.run(run.make_plan())
+    assert found.state == "partial"
+    assert found.reason.startswith("the report cannot be saved in ")
+    assert found.reason.endswith(": Read-only file system")
+    assert [row.id for row in found.rows if row.id.endswith("p99")] == [
+        "latency.alone.p99",
+        "latency.beside.reads.p99",
+    ]
+    assert given
+    assert run.unsaved
+    assert found.not_restored
+    assert {**board.values(root / "sys"), "scheduler": ""} == {**before, "scheduler": ""}
+
+
+def test_a_clock_that_was_set_back_does_not_change_the_order(
+    root: Path, launcher: board.Groups, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board without a clock begins in 1970. The latest report is the last one all the same, and is never removed."""
+    here = places(root)
+    (here.runs / "20991231-235959").mkdir(parents=True)
+    (here.runs / "20991231-235959-10").mkdir()
+    monkeypatch.setattr(runs, "MOST_KEPT", 2)
+    run = make(root, launcher, profile=replace(PROFILE, cases=lambda: few()[:1]))
+    assert run.run(run.make_plan()).id == "20991231-235959-11"
+    assert [folder.name for folder in runs.folders(here)] == ["20991231-235959-11", "20991231-235959-10"]
 
 
 def test_a_run_first_restores_what_an_earlier_one_left(root: Path, launcher: board.Groups) -> None:

@@ -88,6 +88,7 @@ def device(tmp_path: Path, sys_: Path, monkeypatch: pytest.MonkeyPatch) -> Calla
             return real(self, **options)
 
         monkeypatch.setattr(Path, "stat", fake)
+        monkeypatch.setattr(target.os, "fstat", lambda fd: SimpleNamespace(st_rdev=os.makedev(179, minor)))
         return path
 
     return make
@@ -98,38 +99,62 @@ Device = Callable[[str, int], Path]
 
 def test_a_blank_partition(sys_: Path, device: Device) -> None:
     path = device("mmcblk0p4", 4)
-    found = target.of_device(sys_, path)
+    found = target.of_device(sys_, path, MB)
     assert (found.kind, found.disk, found.first) == ("partition", board.DISK, MB)
 
 
-@pytest.mark.parametrize("at", [0, 1080, MB - 1, 2 * MB, 3 * MB - 1])
+@pytest.mark.parametrize("at", [0, 1080, MB - 1, MB, 2 * MB - 1, 2 * MB, 3 * MB - 1])
 def test_a_partition_with_data_is_refused(sys_: Path, device: Device, at: int) -> None:
     path = device("mmcblk0p4", 4)
     with path.open("r+b") as file:
         file.seek(at)
         file.write(b"\x53")
     with pytest.raises(ValidateError, match="has data"):
-        target.of_device(sys_, path)
-    assert target.of_device(sys_, path, destroy=(str(path), str(path))).kind == "partition"
+        target.of_device(sys_, path, MB)
+    assert target.of_device(sys_, path, MB, destroy=(str(path), str(path))).kind == "partition"
 
 
 def test_a_partition_of_an_earlier_validation_is_blank(sys_: Path, device: Device) -> None:
-    """ek-validate writes from the second MiB on, and not into the last one."""
+    """ek-validate writes from the second MiB on, and not into the last one. A mark says that it was ek-validate."""
     path = device("mmcblk0p4", 4)
+    found = target.of_device(sys_, path, MB)
+    target.mark(found)
     with path.open("r+b") as file:
         file.seek(MB)
         file.write(os.urandom(MB))
-    assert target.of_device(sys_, path).first == MB
+    assert target.of_device(sys_, path, MB) == found
+    # a file system that somebody makes there later
+    with path.open("r+b") as file:
+        file.seek(1080)
+        file.write(b"\x53\xef")
+    with pytest.raises(ValidateError, match="has data"):
+        target.of_device(sys_, path, MB)
+
+
+def test_what_must_be_named_twice_gets_no_mark(sys_: Path, device: Device) -> None:
+    path = device("mmcblk0p4", 4)
+    path.write_bytes(b"x" * 3 * MB)
+    target.mark(target.of_device(sys_, path, MB, destroy=(str(path), str(path))))
+    assert path.read_bytes() == b"x" * 3 * MB
+
+
+def test_a_device_that_was_replaced_is_refused(
+    sys_: Path, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = device("mmcblk0p4", 4)
+    monkeypatch.setattr(target.os, "fstat", lambda fd: SimpleNamespace(st_rdev=os.makedev(179, 9)))
+    with pytest.raises(ValidateError, match="has become another device"):
+        target.of_device(sys_, path, MB)
 
 
 def test_erased_flash_is_blank(sys_: Path, device: Device) -> None:
     path = device("mmcblk0p4", 4)
     path.write_bytes(b"\xff" * 3 * MB)
-    assert target.blank(path)
+    assert target.blank(path, MB)
     path.write_bytes(b"\xff" * MB + b"\0" * 2 * MB)
-    assert target.blank(path)
+    assert target.blank(path, MB)
     path.write_bytes(b"\xff" * 100 + b"\0" * (3 * MB - 100))
-    assert not target.blank(path)
+    assert not target.blank(path, MB)
 
 
 @pytest.mark.parametrize("destroy", [(), ("X",), ("X", "Y"), ("X", "X", "X"), ("Y", "Y")])
@@ -137,8 +162,8 @@ def test_a_whole_device_needs_destroy_twice(sys_: Path, device: Device, destroy:
     path = device("mmcblk0", 0)
     words = tuple(str(path) if w == "X" else "/dev/other" for w in destroy)
     with pytest.raises(ValidateError, match=r"--destroy .* twice"):
-        target.of_device(sys_, path, destroy=words)
-    assert target.of_device(sys_, path, destroy=(str(path), str(path))).kind == "device"
+        target.of_device(sys_, path, MB, destroy=words)
+    assert target.of_device(sys_, path, MB, destroy=(str(path), str(path))).kind == "device"
 
 
 @pytest.mark.parametrize("minor", [0, 4])
@@ -149,7 +174,7 @@ def test_a_mounted_device_is_refused(sys_: Path, device: Device, minor: int) -> 
     with pytest.raises(
         ValidateError, match=r"is in use: mmcblk0p4 is mounted at /data\. Nothing was written"
     ):
-        target.of_device(sys_, path, destroy=twice, mounts=MOUNTS)
+        target.of_device(sys_, path, MB, destroy=twice, mounts=MOUNTS)
 
 
 def test_swap_and_parts_of_raid_are_refused(sys_: Path, device: Device) -> None:
@@ -157,17 +182,17 @@ def test_swap_and_parts_of_raid_are_refused(sys_: Path, device: Device) -> None:
     twice = (str(path), str(path))
     swaps = "Filename Type Size Used Priority\n/dev/mmcblk0p4 partition 1 0 -2\n"
     with pytest.raises(ValidateError, match="mmcblk0p4 is swap space"):
-        target.of_device(sys_, path, destroy=twice, swaps=swaps)
+        target.of_device(sys_, path, MB, destroy=twice, swaps=swaps)
     (sys_ / "block" / board.DISK / "mmcblk0p4/holders/dm-0").mkdir(parents=True)
     with pytest.raises(ValidateError, match="mmcblk0p4 is part of dm-0"):
-        target.of_device(sys_, path, destroy=twice)
+        target.of_device(sys_, path, MB, destroy=twice)
 
 
 def test_a_read_only_device_is_refused(sys_: Path, device: Device) -> None:
     path = device("mmcblk0p4", 4)
     (sys_ / "block" / board.DISK / "mmcblk0p4/ro").write_text("1\n")
     with pytest.raises(ValidateError, match="is read-only, for example by the switch of an SD card"):
-        target.of_device(sys_, path)
+        target.of_device(sys_, path, MB)
 
 
 @pytest.mark.parametrize(
@@ -187,19 +212,19 @@ def test_a_device_that_somebody_has_opened_is_refused(
 
     monkeypatch.setattr(target.os, "open", refuse)
     with pytest.raises(ValidateError, match=reason):
-        target.of_device(sys_, path)
+        target.of_device(sys_, path, MB)
 
 
 def test_what_is_no_device_is_refused(sys_: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ValidateError, match="is no block device"):
-        target.of_device(sys_, tmp_path / "file")
+        target.of_device(sys_, tmp_path / "file", MB)
     with pytest.raises(ValidateError, match="No such file"):
-        target.of_device(sys_, tmp_path / "absent")
+        target.of_device(sys_, tmp_path / "absent", MB)
 
 
 def test_a_device_that_is_too_small_is_refused(sys_: Path, device: Device) -> None:
     path = device("mmcblk0p4", 4)
     (sys_ / "block" / board.DISK / "mmcblk0p4/size").write_text("100\n")
     with pytest.raises(ValidateError, match="at least 16 MiB"):
-        target.of_device(sys_, path)
+        target.of_device(sys_, path, MB)

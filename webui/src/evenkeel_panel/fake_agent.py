@@ -38,6 +38,7 @@ from evenkeel_api.features.recorder import Channel, Incident, Loss, Recorder
 from evenkeel_api.features.system import Journal, Line, System
 from evenkeel_api.features.update import Bundle, Slot, Update
 from evenkeel_api.features.validation import (
+    CaseNote,
     Changed,
     LeftOut,
     Measured,
@@ -302,7 +303,8 @@ def demo_validations() -> dict[str, ValidationReport]:
     bad = replace(good, id="20260201-090000", profile="full", state="partial", reason="cancelled",
                   started="2026-02-01T09:00:00Z", ended="2026-02-01T09:12:00Z", held=1, broken=1)  # fmt: skip
     promises = [
-        Promise("Bandwidth follows the weights", "held", "Held: 4 of 4 figures are within their bounds.",
+        Promise("Bandwidth follows the weights", "held",
+                "Held: 4 of 4 figures are within the bounds. 1 figure could not be judged.",
                 "fair.read.1m.ratio is 2.01, bound 1.9 to 2.1"),
         Promise("A video player never stops", "open", "Not judged, because none of its cases was measured.", ""),
     ]  # fmt: skip
@@ -313,13 +315,14 @@ def demo_validations() -> dict[str, ValidationReport]:
     left_out = [LeftOut("channel.probe", "ek-pairs is not installed")]
     sentences = [
         "At best, this device reads 98 MB/s over 1.5 s.",
-        "With the scheduler evenkeel, it holds the ratio 2:1 at every size.",
+        "With the scheduler evenkeel, this device holds the ratio 2:1 at every size that was measured.",
     ]
     report = ValidationReport(
-        good, "6.12.48-evenkeel", 798_000_000, 801_000_000, sentences, promises, figures, left_out
-    )
+        good, "6.12.48-evenkeel", 798_000_000, 801_000_000, sentences, promises, figures, left_out,
+        notes=[CaseNote("fair.read.100m", "It is not judged: the slowest group got so few I/Os that a single one decides.")],
+    )  # fmt: skip
     broken = Promise(
-        "Bandwidth follows the weights", "broken", "Broken: only 3 of 4 figures are within their bounds.", ""
+        "Bandwidth follows the weights", "broken", "Broken: 1 of 4 figures is outside the bounds.", ""
     )
     other = replace(
         report,

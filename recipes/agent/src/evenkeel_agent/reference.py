@@ -216,6 +216,7 @@ def page() -> str:
         f"### Report of a validation\n\nThe answer of `ShowValidation`.\n\n{_fields(validation.ValidationReport)}",
         f"### Promise\n\nAn entry of `promises`.\n\n{_fields(validation.Promise)}",
         f"### Measured figure\n\nAn entry of `figures`.\n\n{_fields(validation.Measured)}",
+        f"### Note on a case\n\nAn entry of `notes`.\n\n{_fields(validation.CaseNote)}",
         f"### Left-out case\n\nAn entry of `left_out`.\n\n{_fields(validation.LeftOut)}",
         "### Comparison of validations\n\nThe answer of `CompareValidations`."
         f"\n\n{_fields(validation.ValidationComparison)}",

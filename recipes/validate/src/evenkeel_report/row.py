@@ -40,7 +40,8 @@ class Figure:
 
 
 def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether VALUE can be a figure. JSON may have whole numbers of any length, which no float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and not abs(value) > 1e300
 
 
 @dataclass(frozen=True)

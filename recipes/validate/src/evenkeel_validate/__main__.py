@@ -2,14 +2,15 @@
 """ek-validate: measures a flash device and its scheduler, and compares both with what was promised.
 
 Exit status: 0 done, 1 failed (one line on stderr says why), 2 wrong usage, 3 the report is partial, 4 a promise is
-broken. A probe that finds no channels exits with 0, and with --apply it exits with 1. With --json, the commands print JSON.
+broken, also if the report is partial. A probe that finds no channels exits with 0, and with --apply it exits with 1. With
+--json, the commands print JSON.
 """
 
 import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,20 @@ from typing import Any
 from evenkeel_common.files import why
 from evenkeel_report import compare as comparison
 
-from . import lock, model, plan, probe, report, report_page, runs, session, summary, target, version
+from . import (
+    guard,
+    lock,
+    model,
+    plan,
+    probe,
+    report,
+    report_page,
+    runs,
+    session,
+    summary,
+    target,
+    version,
+)
 from .cases import MB
 from .errors import ValidateError
 from .loads import Launcher, Scopes, Ungrouped
@@ -30,6 +44,9 @@ from .target import Target
 PARTIAL, BROKEN = 3, 4
 # MiB of the smallest test file: some cases divide it among four loads
 LEAST_FILE = 16
+MOST_MB = 10**9
+# each load multiplies it by 1,000, and ek-light-reader takes 32 bits
+MOST_SEED = 4_000_000
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,23 +75,29 @@ def _parser() -> argparse.ArgumentParser:
         "--only", action="append", default=[], metavar="NAME",
         help="only cases whose names begin with NAME, and those on which their bounds rest; may be repeated",
     )  # fmt: skip
-    run.add_argument(
+    compared = run.add_mutually_exclusive_group()
+    compared.add_argument(
         "--compare-with",
         action="append",
         metavar="SCHEDULER",
         help="another scheduler to measure; may be repeated",
     )
-    run.add_argument("--no-compare", action="store_true", help="measure no other scheduler for comparison")
-    run.add_argument(
-        "--budget", type=int, metavar="MB", help="write at most this much (default: of the profile)"
+    compared.add_argument(
+        "--no-compare", action="store_true", help="measure no other scheduler for comparison"
     )
     run.add_argument(
-        "--file", type=int, metavar="MIB", help="size of the test file (default: of the profile)"
-    )
+        "--budget", type=_whole(1, MOST_MB), metavar="MB", help="write at most this much (default: of the profile)"
+    )  # fmt: skip
+    run.add_argument(
+        "--file", type=_whole(LEAST_FILE, MOST_MB), metavar="MIB", help="size of the test file (default: of the profile)"
+    )  # fmt: skip
     run.add_argument(
         "--exclusive", action="store_true", help="pause all apps meanwhile, so that the figures are those of the device alone"
     )  # fmt: skip
-    run.add_argument("--seed", type=int, default=1, help="seed of the loads' random addresses (default: 1)")
+    run.add_argument(
+        "--seed", type=_whole(0, MOST_SEED), default=1, metavar="N",
+        help=f"seed of the loads' random addresses, 0 to {MOST_SEED} (default: 1)",
+    )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print what the run would do")
     run.add_argument("--yes", action="store_true", help="start without a question")
     commands.add_parser("list", parents=[common], help="list the validations of this board")
@@ -95,12 +118,14 @@ def _parser() -> argparse.ArgumentParser:
     undo.add_argument(
         "--forget", action="store_true", help="give up the test files on file systems that are not mounted"
     )
+    # of guard.py
+    undo.add_argument("--after", action="store_true", help=argparse.SUPPRESS)
     channels = commands.add_parser(
         "channels", parents=[common], help="find the flash channels of a disk; it only reads the disk"
     )
     channels.add_argument("device", metavar="DEVICE", help="a whole disk, for example /dev/mmcblk0")
     channels.add_argument(
-        "--seconds", type=_seconds, default=probe.SECONDS, metavar="N",
+        "--seconds", type=_whole(1, probe.MAX_SECONDS), default=probe.SECONDS, metavar="N",
         help=f"approximate time limit, 1 to {probe.MAX_SECONDS} (default {probe.SECONDS})",
     )  # fmt: skip
     channels.add_argument(
@@ -122,10 +147,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _seconds(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= probe.MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 to {probe.MAX_SECONDS}")
-    return int(text)
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    """A type of an argument: a whole number from LEAST to MOST."""
+
+    def number(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or len(text) > 12 or not least <= int(text) <= most:
+            raise argparse.ArgumentTypeError(f"{text!r:.40} is not a whole number from {least} to {most}")
+        return int(text)
+
+    return number
 
 
 def _launcher() -> tuple[Launcher, bool]:
@@ -137,17 +167,13 @@ def _launcher() -> tuple[Launcher, bool]:
 
 def _profile(args: argparse.Namespace) -> Profile:
     profile = plan.PROFILES[args.profile]
-    if args.file is None:
-        return profile
-    if args.file < LEAST_FILE:
-        raise ValidateError(
-            f"--file: a test file of {args.file} MiB is too small; give at least {LEAST_FILE}"
-        )
-    return replace(profile, file=args.file * MB)
+    return profile if args.file is None else replace(profile, file=args.file * MB)
 
 
 def _target(args: argparse.Namespace, places: Places) -> Target:
     destroy = tuple(str(path) for path in args.destroy)
+    if destroy and args.folder:
+        raise ValidateError("--folder and --destroy name two targets; give only one of them")
     device = args.device or (args.destroy[0] if args.destroy else None)
     if device is None:
         size = plan.space(_profile(args), args.only)
@@ -156,7 +182,9 @@ def _target(args: argparse.Namespace, places: Places) -> Target:
     mounts = _text(places.proc / "self/mountinfo")
     # A kernel without swap, as the board's, does not have this file.
     swaps = _text(places.proc / "swaps") if (places.proc / "swaps").exists() else ""
-    return target.of_device(places.sys, device, destroy=destroy, mounts=mounts, swaps=swaps)
+    return target.of_device(
+        places.sys, device, _profile(args).file, destroy=destroy, mounts=mounts, swaps=swaps
+    )
 
 
 def _text(path: Path) -> str:
@@ -169,6 +197,9 @@ def _text(path: Path) -> str:
 
 def _run(args: argparse.Namespace, places: Places) -> int:
     launcher, grouped = _launcher()
+    if not args.dry_run:
+        # What a killed validation has left would take its space, and be measured.
+        _undone(session.restore(places, launcher))
     request = Request(
         _profile(args), _target(args, places), args.only,
         [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
@@ -178,8 +209,7 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     run = Session(places, launcher, request, version(), say, grouped)
     made = run.make_plan()
     if not made.steps:
-        reasons = "; ".join(f"{name}: {why_}" for name, why_ in made.skipped.items())
-        raise ValidateError(f"no case can run. {reasons or 'No case has such a name'}")
+        raise ValidateError(f"no case can run. {_grouped(made.skipped) or 'No case has such a name'}")
     announced = plan.announcement(
         made, where=request.target.where, capacity=request.target.capacity, exclusive=args.exclusive,
         destroys=str(args.destroy[0]) if args.destroy else "",
@@ -192,9 +222,28 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     if not args.yes and not _confirmed():
         print("ek-validate: nothing was started", file=sys.stderr)
         return 1
-    found = run.run(made)
-    _print(args, found.as_json(), ["", *_shown(found), f"The report is in {places.runs / found.id}."])
+    with guard.watching():
+        found = run.run(made)
+    end = f"The report is in {places.runs / found.id}."
+    _print(args, found.as_json(), ["", *_shown(found), f"NOT SAVED: {run.unsaved}." if run.unsaved else end])
+    if run.unsaved:
+        print(f"ek-validate: {run.unsaved}", file=sys.stderr)
+        return 1
     return _status(found)
+
+
+def _grouped(skipped: Mapping[str, str]) -> str:
+    """Why cases cannot run, each reason once."""
+    names: dict[str, list[str]] = {}
+    for name, reason in skipped.items():
+        names.setdefault(reason, []).append(name)
+    return "; ".join(f"{', '.join(of_reason)}: {reason}" for reason, of_reason in names.items())
+
+
+def _undone(failed: Sequence[str]) -> None:
+    """Raises ValidateError if something of an earlier validation could not be restored."""
+    if failed:
+        raise ValidateError(f"an earlier validation left something behind: {'; '.join(failed)}")
 
 
 def _announced(made: plan.Plan) -> dict[str, Any]:
@@ -211,7 +260,11 @@ def _announced(made: plan.Plan) -> dict[str, Any]:
 def _confirmed() -> bool:
     if not sys.stdin.isatty():
         raise ValidateError("there is no terminal to ask on; if you want to start, give --yes")
-    return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+    try:
+        return input("Start? [y/N] ").strip().lower() in ("y", "yes")
+    except (EOFError, KeyboardInterrupt):
+        print()
+        return False
 
 
 def _say(line: str) -> None:
@@ -229,9 +282,9 @@ def _print(args: argparse.Namespace, content: Any, lines: Sequence[str]) -> None
 def _status(found: Report) -> int:
     if found.not_restored:
         return 1
-    if found.state != "complete":
-        return PARTIAL
-    return BROKEN if any(r.must and r.holds() is False for r in found.rows) else 0
+    if any(r.must and r.holds() is False for r in found.rows):
+        return BROKEN
+    return 0 if found.state == "complete" else PARTIAL
 
 
 def _shown(found: Report) -> list[str]:
@@ -308,7 +361,8 @@ def _list(args: argparse.Namespace, places: Places) -> int:
 
 def _compare(args: argparse.Namespace, places: Places) -> int:
     before, after = (_load(text, places) for text in (args.before, args.after))
-    for found in (before, after):
+    for which, found in (("First", before), ("Second", after)):
+        print(f"{which} report: {found.id}, {found.target.get('model', '')}, {found.target.get('where', '')}")
         if found.state != "complete":
             print(f"Note: the report {found.id} is {found.state}: {found.reason}")
     for line in report.differences(before, after):
@@ -320,9 +374,18 @@ def _compare(args: argparse.Namespace, places: Places) -> int:
 
 def _restore(args: argparse.Namespace, places: Places) -> int:
     launcher, _ = _launcher()
+    if args.after and not guard.killed():
+        return 0
+    there = places.journal.exists()
     failed = session.restore(places, launcher, forget=args.forget)
     for line in failed:
         print(f"ek-validate: {line}", file=sys.stderr)
+    if not failed and not args.after:
+        print(
+            "Everything that a validation had changed is restored."
+            if there
+            else "There was nothing to restore."
+        )
     return 1 if failed else 0
 
 
@@ -338,11 +401,19 @@ def _channels(args: argparse.Namespace, places: Places) -> int:
 
 
 def _model(args: argparse.Namespace) -> int:
+    model.check_name(args.name)
     fitted = model.fit_report(report.read(Path(args.report)), args.flashsim)
     text = model.preset(fitted, args.name)
     if args.preset:
         args.preset.write_text(text + "\n")
     _print(args, fitted.as_json(), [*([] if args.preset else [text, ""]), *fitted.lines()])
+    if fitted.median > model.MOST_ERROR:
+        print(
+            f"ek-validate: the model is too inaccurate: its median error is {100 * fitted.median:.0f} %, and at most"
+            f" {100 * model.MOST_ERROR:.0f} % are allowed. Measure the device again, with nothing else running",
+            file=sys.stderr,
+        )
+        return 1
     return 0
 
 

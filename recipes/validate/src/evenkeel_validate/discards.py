@@ -11,8 +11,10 @@ this program. A round allocates FILE without writing it, deletes it, and discard
 - Nothing is written to the space, so after the first round its flash holds no data. A device may take longer for space with
   data.
 
-After SIGTERM, it deletes FILE. It prints JSON: the discarded bytes, its time, and the median time of a discard in µs, with the
-start of fstrim. The program is a single file without other parts of the package, so that it starts fast.
+After SIGTERM, it deletes FILE. It ends the first round before, because a slow device may take longer for it than the
+measurement. It prints JSON: the discarded bytes, its time, and the median time of a discard in µs, with the start of fstrim.
+It ends by itself after LONGEST_S, because a killed validation cannot end it. The program is a single file without other
+parts of the package, so that it starts fast.
 """
 
 import contextlib
@@ -26,10 +28,10 @@ import subprocess
 import sys
 import time
 from types import FrameType
-from typing import NoReturn
 
 BYTES = 32 << 20  # size of FILE
 EVERY_S = 0.1  # a round begins at most this often
+LONGEST_S = 600.0
 # linux/fiemap.h: the number of the ioctl, struct fiemap, and the first fields of struct fiemap_extent
 FS_IOC_FIEMAP = 0xC020660B
 HEAD, EXTENT, EXTENT_BYTES = struct.Struct("=QQIIII"), struct.Struct("=QQQ"), 56
@@ -77,19 +79,25 @@ def one_round(file: str) -> tuple[int, float]:
 
 
 def main(file: str) -> int:
-    def end(number: int, frame: FrameType | None) -> NoReturn:
-        raise SystemExit(0)
-
-    signal.signal(signal.SIGTERM, end)
     discarded, begin = 0, time.monotonic()
     times: list[float] = []
+    asked: list[int] = []
+
+    def end(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        if times:
+            raise SystemExit(0)
+
+    signal.signal(signal.SIGTERM, end)
     try:
-        while True:
+        while not asked and time.monotonic() < begin + LONGEST_S:
             start = time.monotonic()
             freed, took = one_round(file)
             discarded += freed
             times.append(took)
-            time.sleep(max(start + EVERY_S - time.monotonic(), 0))
+            if not asked:
+                time.sleep(max(start + EVERY_S - time.monotonic(), 0))
+        raise SystemExit(0)
     except OSError as error:
         print(f"error: cannot discard in the file system of {file}: {error}")
         return 1

@@ -28,6 +28,18 @@ from .loads import Load, Runner, Window
 from .plan import MOVIE
 
 DISTURBED_NOTE = "It is not judged: other programs used the device meanwhile, and not always equally."
+CHANGED_NOTE = "It is not judged: the device became faster or slower meanwhile, by {percent:.0f} %."
+BUSY_NOTE = "Other programs used the device meanwhile."
+NOT_ALONE_NOTE = (
+    "Other programs used the device more than the reader meanwhile. So the reader was not alone, and what rests on this case is"
+    " not judged."
+)
+FEW_BLOCKS_NOTE = "It is not judged: the slowest group got so few I/Os that a single one decides."
+NO_BASIS_NOTE = "It is not judged: the cases on which its bound rests were not measured."
+FEW_NOTE = "It is not judged: chance can decide about so few reads."
+SHORT_NOTE = (
+    "It is not judged: the load wrote its bytes in {seconds:.1f} s, and the player played for no longer."
+)
 # The ratio and the shares may be wrong by this much (docs/reference/targets.md).
 TOLERANCE = 0.02
 # A ratio of a window with fewer blocks says too little to be judged.
@@ -35,6 +47,11 @@ WIDEST = 0.1
 LEAST_PART = 0.95
 # percent of a fixed share that a group may get
 FIXED = (95.0, 105.0)
+# A player that plays for less says too little.
+LEAST_PLAYED_S = 5.0
+# With fewer reads, p99 rests on fewer than ten of them. Then it is broken only if chance explains it with a probability below
+# UNLIKELY.
+MANY_READS, UNLIKELY = 1000, 0.01
 PERCENTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
 # Bytes of the largest request of a device. Larger I/Os are split.
 LARGEST = cases.MB
@@ -59,6 +76,8 @@ class Outcome:
     `reads`: the curve of the reads alongside a stream of writes, whose own latencies are `curve`.
 
     `reached`: the part of its bytes that the slowest load wrote in its time, if the case has several windows.
+
+    `disturbed`: other programs have decided about the figures, so no bound may rest on them.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -68,6 +87,7 @@ class Outcome:
     written: int = 0
     reached: float | None = None
     reads: list[tuple[float, float]] = field(default_factory=list)
+    disturbed: bool = False
 
 
 @dataclass(frozen=True)
@@ -315,7 +335,10 @@ def _one(case: Case, context: Context, limit: int) -> tuple[float, int]:
     part = limit // 4
     window, results = _run(alone, context, part, [trims] if trims else _loads(alone, context, part, [load]))
     if trims:
-        return float(_json(context, trims, case)["each_us"]), window.total_written
+        found = _json(context, trims, case)
+        if not found["each_us"]:
+            raise ValidateError(f"{case.name}: no discard ended within {found['seconds']:.1f} s")
+        return float(found["each_us"]), window.total_written
     result = results[load.name]
     if not result.ios:
         raise ValidateError(f"{case.name}: the device completed no request")
@@ -336,6 +359,13 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
     bound = light_bound(context.known, load, one) if load else None
+    note = BUSY_NOTE if load and window.disturbed else ""
+    if bound is not None and undecided(bins, bound):
+        bound, note = None, FEW_NOTE
+    elif load and bound is None:
+        note = NO_BASIS_NOTE
+    # A light reader moves so few bytes that any other program moves a large part of all bytes.
+    disturbed = not load and window.others > sum(window.read.values())
     figures = [
         Figure(
             name, round(latencies.percentile(bins, share), 1), "us", "lower",
@@ -348,7 +378,20 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         figures.append(Figure("load-mbps", round(rate, 2), "MB/s", "higher"))
     if one is not None:
         figures.append(Figure("load-one", round(one, 1), "us", "lower"))
-    return Outcome(figures, curve=latencies.curve(bins), written=before + _written(window, results))
+    return Outcome(
+        figures, curve=latencies.curve(bins), written=before + _written(window, results),
+        note=NOT_ALONE_NOTE if disturbed else note, disturbed=disturbed,
+    )  # fmt: skip
+
+
+def undecided(bins: Bins, bound: float) -> bool:
+    """Whether p99 of a few reads is above BOUND, and chance alone may have caused it. BINS: number of reads by time in µs."""
+    count = sum(bins.values())
+    if count >= MANY_READS or latencies.percentile(bins, PERCENTILES["p99"]) <= bound:
+        return False
+    slow = sum(n for ns, n in bins.items() if ns / 1000 > bound)
+    fewer = sum(math.comb(count, k) * 0.01**k * 0.99 ** (count - k) for k in range(slow))
+    return 1 - fewer >= UNLIKELY
 
 
 def block(job: Job, window: Window) -> int:
@@ -389,7 +432,12 @@ def _ratio(case: Case, context: Context, limit: int) -> Outcome:
         Figure("total", round(sum(moved) / window.seconds / 1e6, 2), "MB/s", "higher"),
         Figure("longest", round(1000 * fio.slowest(list(results.values())), 1), "ms", "lower"),
     ]
-    return Outcome(figures, written=_written(window, results))
+    return Outcome(figures, written=_written(window, results), note=_few(figures))
+
+
+def _few(figures: Sequence[Figure]) -> str:
+    """A note if one of the promised FIGURES has no bound; else ""."""
+    return FEW_BLOCKS_NOTE if any(f.must and f.target is None for f in figures) else ""
 
 
 def _shares(case: Case, context: Context, limit: int) -> Outcome:
@@ -407,7 +455,7 @@ def _shares(case: Case, context: Context, limit: int) -> Outcome:
             Figure(f"share-{job.name}", round(100 * part, 2), "%", target=target, must=context.promised)
         )
     figures.append(Figure("total", round(total / window.seconds / 1e6, 2), "MB/s", "higher"))
-    return Outcome(figures, written=_written(window, results))
+    return Outcome(figures, written=_written(window, results), note=_few(figures))
 
 
 def parts(
@@ -428,7 +476,7 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     contended run.
 
     If the two rates alone differ, the device changed meanwhile, and nobody knows its rate during the contended run. Then the
-    promise counts as broken only if it is broken by the lower of the two, too.
+    promise counts as broken only if it is broken by the lower of the two, too (changed()).
     """
     writers = [job for job in case.jobs if job.writes]
     part = limit // (9 * len(writers) + 2)
@@ -473,8 +521,14 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     rates = {name: sum(found) / len(found) for name, found in alone.items()}
     known = min(min(found) / rates[name] if rates[name] else 1.0 for name, found in alone.items())
     # An app that becomes busy takes its share of one of the windows.
-    bound = None if any(w.disturbed for w in windows) else round(LEAST_PART * known, 3)
     least, part_of = parts(case.jobs, rates, {j.name: window.mbps(j.name) for j in case.jobs})
+    note, bound = "", None
+    if any(w.disturbed for w in windows):
+        note = DISTURBED_NOTE
+    elif found := changed(least, (LEAST_PART, math.inf), (LEAST_PART * known, math.inf)):
+        bound = round(found[0], 3)
+    else:
+        note = CHANGED_NOTE.format(percent=100 * (1 - known))
     return Outcome(
         [
             Figure(
@@ -483,10 +537,25 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
             Figure("sum", round(sum(part_of.values()), 1), "%", "higher"),
             *(Figure(f"part-{name}", round(part, 1), "%", "higher") for name, part in part_of.items()),
         ],
-        note=DISTURBED_NOTE if bound is None else "",
+        note=note,
         written=written,
         reached=reached,
     )
+
+
+def changed(
+    value: float, strict: tuple[float, float], wide: tuple[float, float]
+) -> tuple[float, float] | None:
+    """The range that judges VALUE, on a device whose rates alone before and after differ.
+
+    STRICT is the range by their mean, WIDE the one that allows for both. If WIDE is more than WIDEST away from STRICT, a value
+    between the two is neither held nor broken. Then the result is None.
+    """
+    if abs(wide[0] / strict[0] - 1) <= WIDEST:
+        return wide
+    if strict[0] <= value <= strict[1]:
+        return strict
+    return None if wide[0] <= value <= wide[1] else wide
 
 
 def _fixed(case: Case, context: Context, limit: int) -> Outcome:
@@ -518,14 +587,20 @@ def _fixed(case: Case, context: Context, limit: int) -> Outcome:
     mean = sum(alone) / len(alone)
     accuracy = 100 * window.mbps(job.name) / (mean * job.fixed / 100)
     bounds = (round(FIXED[0] * min(alone) / mean, 1), round(FIXED[1] * max(alone) / mean, 1))
-    bound = None if any(w.disturbed for w in windows) else bounds
+    note, bound = "", None
+    if any(w.disturbed for w in windows):
+        note = DISTURBED_NOTE
+    elif found := changed(accuracy, FIXED, bounds):
+        bound = found
+    else:
+        note = CHANGED_NOTE.format(percent=100 * (1 - min(alone) / mean))
     must = context.promised and bound is not None
     return Outcome(
         [
             Figure("accuracy", round(accuracy, 1), "%", target=bound, must=must),
             Figure("rest", round(window.mbps(case.jobs[1].name), 2), "MB/s", "higher"),
         ],
-        note=DISTURBED_NOTE if bound is None else "",
+        note=note,
     )
 
 
@@ -556,9 +631,14 @@ def _stall(case: Case, context: Context, limit: int) -> Outcome:
     film = Load("player", player(context.folder / "movie", case.seconds), PLAYER_WEIGHT, lasting=False)
     window, results = _run(case, context, limit, [film, *loads])
     report = _json(context, film, case)
+    short = window.seconds < min(LEAST_PLAYED_S, case.seconds / 2)
+    busy = BUSY_NOTE if window.disturbed else ""
     return Outcome(
         [
-            Figure("count", report["stalls"], "", "lower", 0, paper=case.paper["stalled"], must=context.promised),
+            Figure(
+                "count", report["stalls"], "", "lower", None if short else 0, paper=case.paper["stalled"],
+                must=context.promised and not short,
+            ),
             Figure("total_ms", round(report["stall_ms"], 1), "ms", "lower"),
             Figure("worst_ms", round(report["worst_stall_ms"], 1), "ms", "lower"),
             Figure("read_max_ms", round(report["read_max_us"] / 1000, 1), "ms", "lower"),
@@ -566,6 +646,7 @@ def _stall(case: Case, context: Context, limit: int) -> Outcome:
             Figure("load-mbps", round(window.mbps("load"), 2), "MB/s", "higher"),
         ],
         written=_written(window, results),
+        note=SHORT_NOTE.format(seconds=window.seconds) if short else busy,
     )  # fmt: skip
 
 
@@ -592,14 +673,15 @@ def _record(case: Case, context: Context, limit: int) -> Outcome:
 
 
 def _disturbing(case: Case, context: Context, folder: Path) -> list[Load]:
-    """The programs in the background of a recording."""
+    """The programs in the background of a recording. They end by themselves, because a killed validation cannot end them."""
+    duration = f"--duration={math.ceil(case.longest) + 60}s"
     return [
         Load(
             f"disturb-{what}",
             # it reads the test file, and creates other files
-            ["ek-disturb", "--json", what, str(context.path)]
+            ["ek-disturb", duration, "--json", what, str(context.path)]
             if what == "read"
-            else ["ek-disturb", "--replace", "--json", what, str(folder / what)],
+            else ["ek-disturb", duration, "--replace", "--json", what, str(folder / what)],
         )
         for what in cases.disturbances(case)
     ]

@@ -65,6 +65,8 @@ READ = {"link_read_mbps": 200.0, "cmd_us": 60.0, "t_r_us": 60.0, "map_miss_us": 
 WRITE = ("link_write_mbps", "cmd_write_us", "t_prog_us")
 # how many times the measured rate of writes the link may have, in the guesses
 FASTER = (1.2, 3.0)
+# the largest median error of a model that may be used
+MOST_ERROR = 0.1
 # The reads that show how much times vary, and how many of them a prediction has
 VARIED, VARIED_READS = "device.random-read.4k.qd1", 8000
 # What is tried: jitter in percent, and how many times as long as the others one in TAIL_IN times is
@@ -390,10 +392,15 @@ def remembered(predict: Predict) -> Predict:
     return lambda params, point: kept(tuple(params.items()), point)
 
 
+def check_name(name: str) -> None:
+    """Raises ValidateError if NAME cannot name a preset."""
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
+        raise ValidateError(f"{name!r:.60} cannot name a preset; use a-z, 0-9 and -, at most 31 characters")
+
+
 def preset(fitted: Fitted, name: str) -> str:
     """The preset as TOML. The lab takes `set` as the parameters of a device: load flashsim preset= set=…"""
-    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,30}", name):
-        raise ValidateError(f"{name!r} cannot name a preset; use a-z, 0-9 and -, at most 31 characters")
+    check_name(name)
     about = f"fitted to the validation {fitted.source}".replace("\\", "").replace('"', "'")
     return (
         f'# Made by `ek-validate model`. Median error of left-out limits: {number(100 * fitted.median)} %\n'

@@ -202,9 +202,10 @@ def relaid(case: Case, size: int) -> int:
     return fio.areas(Path(), size, 2)[1].size if "discard" in case.needs else 0
 
 
-def decides(step: Step, subject: str) -> bool:
-    """Whether the comparison with another scheduler rests on STEP."""
-    return step.scheduler != subject and step.case.compared == "first"
+def deciding(plan: Plan) -> list[Step]:
+    """The steps on which the comparison with other schedulers rests: a case on each of them, and on the one validated."""
+    found = {s.case.name for s in plan.steps if s.scheduler != plan.subject and s.case.compared == "first"}
+    return [s for s in plan.steps if s.case.name in found]
 
 
 def estimate(case: Case, kind: str, file: int, rate: float = math.inf) -> float:

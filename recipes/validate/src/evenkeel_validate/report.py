@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 # what follows the name of a case in the name of the curve of its reads
 READS = ".read"
+FIRMWARE = "firmware revision"
 State = Literal["running", "complete", "partial"]
 
 
@@ -92,29 +93,56 @@ class Report:
             raise ValidateError(
                 f"the report has the format {found!r}; this version of ek-validate reads the format {FORMAT}"
             )
-        fields = {k: v for k, v in content.items() if k not in ("format", "rows")}
+        # A newer version may have further fields.
+        fields = {k: v for k, v in content.items() if k in Report.__dataclass_fields__ and k != "rows"}
         try:
+            _check_types(fields)
             report = Report(**fields, rows=[Row.from_json(row) for row in content["rows"]])
-        except (TypeError, LookupError, RowError) as error:
+            report.curves = {
+                case: {name: _points(points) for name, points in curves.items()}
+                for case, curves in report.curves.items()
+            }
+            report.series = {case: _points(points) for case, points in report.series.items()}
+        except (TypeError, ValueError, LookupError, AttributeError, OverflowError, RowError) as error:
             raise ValidateError(f"the report is damaged: {error}") from error
-        report.curves = {
-            case: {name: [(x, y) for x, y in points] for name, points in curves.items()}
-            for case, curves in report.curves.items()
-        }
-        report.series = {case: [(x, y) for x, y in points] for case, points in report.series.items()}
         return report
 
+    def has(self, case: str) -> bool:
+        """Whether CASE gave a figure."""
+        return any(row.id.rpartition(".")[0] == case for row in self.rows)
+
     def promises(self) -> list[Promise]:
-        return judge(self.rows, self.subject)
+        return judge(self.rows, self.subject, self.skipped)
+
+
+def _check_types(fields: dict[str, Any]) -> None:
+    """Raises TypeError for the first of FIELDS that is not what Report has."""
+    example = Report("", "", "", "")
+    for name, value in fields.items():
+        wanted = type(getattr(example, name))
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            raise TypeError(f"{name} is {value!r:.40}")
+    for name in ("notes", "skipped"):
+        if not all(isinstance(text, str) for text in fields.get(name, {}).values()):
+            raise TypeError(f"{name} has an entry that is no text")
+    for fact in fields.get("facts", []):
+        if not all(isinstance(fact[key], str) for key in ("title", "value", "source", "reason")):
+            raise TypeError(f"facts has the entry {fact!r:.40}")
+
+
+def _points(points: Any) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in points]
+
+
+def order(id_: str) -> tuple[str, int]:
+    """What the validations of a board are sorted by: the time in the id, then the number that may follow it."""
+    time, number = id_[:15], id_[16:]
+    return time, int(number) if number.isdecimal() else 1
 
 
 def is_earlier(one: Report, found: Report) -> bool:
     """Whether ONE is an earlier validation of the device of FOUND."""
-    return (
-        bool(found.device)
-        and one.device == found.device
-        and (one.started, one.id) < (found.started, found.id)
-    )
+    return bool(found.device) and one.device == found.device and order(one.id) < order(found.id)
 
 
 def differences(before: Report, after: Report) -> list[str]:
@@ -122,6 +150,8 @@ def differences(before: Report, after: Report) -> list[str]:
     found = [
         f"The {what} is {one or 'not known'} in the first report, and {other or 'not known'} in the second one."
         for what, one, other in (
+            ("model", _named(before), _named(after)),
+            ("target", _text(before, "kind"), _text(after, "kind")),
             ("kernel", before.kernel, after.kernel),
             ("scheduler", before.subject, after.subject),
             ("profile", before.profile, after.profile),
@@ -134,6 +164,16 @@ def differences(before: Report, after: Report) -> list[str]:
             f"Apps were paused during the {'first' if before.exclusive else 'second'} validation only."
         )
     return found
+
+
+def _text(found: Report, key: str) -> str:
+    return str(found.target.get(key, ""))
+
+
+def _named(found: Report) -> str:
+    """The model of the device, and the version of its firmware if that is known."""
+    firmware = next((f["value"] for f in found.facts if f["title"] == FIRMWARE and f["value"]), "")
+    return " with firmware ".join(filter(None, (_text(found, "model"), firmware)))
 
 
 def _span(found: Report) -> str:
@@ -149,7 +189,7 @@ def read(path: Path) -> Report:
         return Report.from_json(json.loads(file.read_bytes()))
     except OSError as error:
         raise ValidateError(f"cannot read {file}: {files.why(error)}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValidateError(f"{file} is not JSON: {error}") from error
     except ValidateError as error:
         raise ValidateError(f"{file}: {error}") from error

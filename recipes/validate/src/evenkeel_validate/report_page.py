@@ -43,7 +43,8 @@ def html(report: Report, earlier: Sequence[Report] = ()) -> str:
 def _own(report: Report, earlier: Sequence[Report]) -> Markup:
     """The sections that only a validation has."""
     return join(
-        _partial(report), _promises(report), _streams(report), _facts(report), _earlier(report, earlier), _skipped(report)
+        _partial(report), _promises(report), _streams(report), _facts(report), _earlier(report, earlier), _notes(report),
+        _skipped(report),
     )  # fmt: skip
 
 
@@ -117,7 +118,7 @@ def _facts(report: Report) -> Markup:
         "section",
         el("h2", "What the device reports"),
         _table(("fact", "value", "source"), lines),
-        el("details", el("summary", f"Missing: {sum(map(len, missing.values()))} facts"), el("ul", *items))
+        el("details", el("summary", f"Not known: {sum(map(len, missing.values()))}"), el("ul", *items))
         if items
         else None,
         id="facts",
@@ -143,6 +144,13 @@ def _earlier(report: Report, earlier: Sequence[Report]) -> Markup | None:
         if lines
         else None
     )
+
+
+def _notes(report: Report) -> Markup | None:
+    if not report.notes:
+        return None
+    items = [el("li", el("code", name), f" {note}") for name, note in report.notes.items()]
+    return el("section", el("h2", "Notes"), el("ul", *items), id="notes")
 
 
 def _skipped(report: Report) -> Markup | None:

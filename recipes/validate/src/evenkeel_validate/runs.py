@@ -22,6 +22,7 @@ from .report import Report
 RUN_ID = re.compile(r"[0-9]{8}-[0-9]{6}(-[0-9]+)?")
 # A board keeps this many reports, of some 100 KB each: a validation a week for a year.
 MOST_KEPT = 50
+ENDED_SILENTLY = "the run was killed, the power failed, or its report could no longer be saved"
 
 
 @dataclass(frozen=True)
@@ -65,9 +66,15 @@ def find(places: Places, id_: str) -> Path:
     return folder
 
 
+def folders(places: Places) -> list[Path]:
+    """The folders of all validations, the latest first. Leaves other files alone."""
+    found = [f for f in places.runs.glob("*") if RUN_ID.fullmatch(f.name) and not f.is_symlink()]
+    return sorted(found, key=lambda folder: report.order(folder.name), reverse=True)
+
+
 def each_report(places: Places) -> Iterator[Report]:
     """All reports, the latest first, one at a time. A damaged report is left out, so that it hides no other one."""
-    for folder in sorted(places.runs.glob("*"), reverse=True) if places.runs.is_dir() else ():
+    for folder in folders(places):
         with contextlib.suppress(ValidateError):
             yield settled(report.read(folder), places)
 
@@ -77,9 +84,8 @@ def reports(places: Places) -> list[Report]:
 
 
 def remove_old(places: Places) -> None:
-    """Remove the oldest reports, so that there is a place for one more among MOST_KEPT. Leaves other files alone."""
-    folders = [f for f in places.runs.glob("*") if RUN_ID.fullmatch(f.name) and not f.is_symlink()]
-    for folder in sorted(folders, reverse=True)[MOST_KEPT - 1 :]:
+    """Remove the oldest reports, so that there is a place for one more among MOST_KEPT."""
+    for folder in folders(places)[MOST_KEPT - 1 :]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -87,7 +93,7 @@ def settled(found: Report, places: Places) -> Report:
     """The report with its true state: a run that no process goes on with was interrupted."""
     holder = lock.holder(places.lock)
     if found.state == "running" and (holder is None or holder[1] != found.id):
-        found.state, found.reason = "partial", "the run was killed, or the power failed"
+        found.state, found.reason = "partial", ENDED_SILENTLY
     return found
 
 

@@ -237,6 +237,7 @@ class Service:
                 }
                 for row in found.rows
             ],
+            "notes": [{"case": case, "text": note[:MOST_TEXT]} for case, note in found.notes.items()],
             "left_out": _left_out(found.skipped),
             "not_restored": found.not_restored,
         }

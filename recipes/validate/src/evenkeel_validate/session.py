@@ -8,6 +8,7 @@ case the report stays, and says why it is partial.
 
 import contextlib
 import datetime
+import errno
 import json
 import math
 import os
@@ -105,6 +106,8 @@ class Session:
     probe_disk: Callable[[str, int], Mapping[str, Any]] = lambda path, seconds: probe.run(
         path, seconds=seconds
     )
+    # why the report of the run is not in its folder; "" if it is there
+    unsaved: str = field(default="", init=False)
     _stop: str = field(default="", init=False)
     _progress_at: float = field(default=0.0, init=False)
     # percentages of the device, by the file of an app's cgroup
@@ -115,9 +118,14 @@ class Session:
         return self.places.sys / "block" / self.request.target.disk / "queue"
 
     @property
-    def subject(self) -> str:
+    def active(self) -> str:
         """The active scheduler of the disk."""
         return active_scheduler(read_line(str(self.queue / "scheduler")))
+
+    @property
+    def subject(self) -> str:
+        """The scheduler of the disk while no validation runs. One that runs or was killed may have set another one."""
+        return undo.recorded(self.places.journal, self.places.boot, self.queue / "scheduler") or self.active
 
     def others(self) -> list[str]:
         """The other schedulers that the kernel offers for the disk. It may start a program for each of them.
@@ -125,8 +133,8 @@ class Session:
         A scheduler may be a module that is not loaded. The kernel does not list it, but loads it when it is chosen.
         """
         line = read_line(str(self.queue / "scheduler"))
-        active, offered = active_scheduler(line), line.replace("[", " ").replace("]", " ").split()
-        return [n for n in OTHERS if n != active and (n in offered or self._is_module(n))]
+        subject, offered = self.subject, line.replace("[", " ").replace("]", " ").split()
+        return [n for n in OTHERS if n != subject and (n in offered or self._is_module(n))]
 
     def _is_module(self, scheduler: str) -> bool:
         """Whether the kernel has a module for a scheduler, by the alias with which it asks for one."""
@@ -237,6 +245,11 @@ class Session:
         with lock.held(self.places.lock, id_):
             if left := undo.restore(self.places.journal, self.places.boot, self.launcher):
                 raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
+            if self.subject != made.subject:
+                raise ValidateError(
+                    f"the scheduler of {self.request.target.disk} is {self.subject}, and was {made.subject} when the run was"
+                    " planned; start again"
+                )
             runs.forget_end(self.places)
             folder = self.places.runs / id_
             runs.remove_old(self.places)
@@ -248,25 +261,41 @@ class Session:
                 try:
                     self._measure(made, found, folder, journal)
                     found.state = "complete"
-                except Stopped as error:
+                    if not found.rows:
+                        found.state, found.reason = "partial", "no case could be measured"
+                except (Stopped, ValidateError) as error:
                     found.state, found.reason = "partial", str(error)
-                except (ValidateError, OSError) as error:
-                    found.state, found.reason = "partial", str(error)
+                except OSError as error:
+                    where = f"{error.filename}: " if error.filename else ""
+                    found.state, found.reason = "partial", f"{where}{why(error)}"
                 finally:
                     # also after an exception that nobody expects: the settings of the board come first
                     self._tell({"id": found.id, "ending": True}, at_once=True)
-                    found.not_restored = journal.restore(self.launcher)
+                    found.not_restored = self._restored(journal)
                     self._give_fixed_shares_back()
                 # It is too late to cancel the run, so a signal must not end it before its report is saved.
                 found.ended = now()
-                report.save(found, folder)
-                report_page.save(found, folder, runs.reports(self.places))
+                try:
+                    report.save(found, folder)
+                    report_page.save(found, folder, runs.reports(self.places))
+                except OSError as error:
+                    self.unsaved = f"the report could not be saved in {folder}: {why(error)}"
             return found
 
+    def _restored(self, journal: undo.Journal) -> list[str]:
+        """Undo all changes. Returns what failed. The folder of the journal may have become read-only."""
+        try:
+            return journal.restore(self.launcher)
+        except OSError as error:
+            return [f"cannot change {error.filename or journal.path}: {why(error)}"]
+        except ValidateError as error:
+            return [str(error)]
+
     def _new_id(self) -> str:
+        """An id after all others in their order, even if the clock was set back."""
         base = datetime.datetime.now(datetime.UTC).strftime("%Y%m%d-%H%M%S")
-        names = (base if n == 1 else f"{base}-{n}" for n in range(1, 1000))
-        return next(name for name in names if not (self.places.runs / name).exists())
+        latest = max((report.order(folder.name) for folder in runs.folders(self.places)), default=("", 0))
+        return base if base > latest[0] else f"{latest[0]}-{latest[1] + 1}"
 
     def _new_report(self, id_: str, made: Plan) -> Report:
         where = self.request.target
@@ -337,7 +366,7 @@ class Session:
         try:
             rate = self._prepare(made, found, journal, runner, budget)
             known: dict[tuple[str, str], float] = {}
-            active = found.subject
+            deciding = plan.deciding(made)
             for index, step in enumerate(made.steps):
                 if step.case.jobs:
                     self._still_mounted()
@@ -347,13 +376,15 @@ class Session:
                 ]
                 # A device may be slower than the plan assumed. Then the comparison keeps the time of its deciding cases.
                 kept = 0.0
-                if not plan.decides(step, found.subject):
+                if step not in deciding:
                     later = zip(made.steps[index:], times, strict=True)
-                    kept = sum(took for s, took in later if plan.decides(s, found.subject))
+                    kept = sum(took for s, took in later if s in deciding)
+                name = plan.full_name(step.case.name, step.scheduler, found.subject)
                 if time.monotonic() - begin + times[0] + kept > made.profile.seconds:
-                    found.skipped[plan.full_name(step.case.name, step.scheduler, found.subject)] = (
-                        plan.no_time(made.profile)
-                    )
+                    found.skipped[name] = plan.no_time(made.profile)
+                    continue
+                if step.scheduler != found.subject and not found.has(step.case.name):
+                    found.skipped[name] = f"there is no figure of {found.subject} to compare with"
                     continue
                 left = sum(times)
                 current.update(
@@ -362,11 +393,10 @@ class Session:
                 expected = time.monotonic() - begin + left
                 self._progress_at = 0.0
                 check()
-                if step.scheduler != active:
+                if self.active != step.scheduler:
                     self._choose(journal, step.scheduler)
-                    active = step.scheduler
                 context = self._context(made, journal, runner, known, step.scheduler)
-                self.say(f"{index + 1}/{len(made.steps)} {step.case.name} ({step.scheduler})")
+                self._say(f"{index + 1}/{len(made.steps)} {step.case.name} ({step.scheduler})")
                 self._step(step.case, context, budget, found, known)
                 if where.kind != "file" and plan.relaid(step.case, context.size):
                     trimmed = fio.areas(where.path, context.size, 2, where.first)[1]
@@ -375,7 +405,10 @@ class Session:
                     budget.spend(written)
                     found.written += written
                 found.device_written = _device_written(disk) - started
-                report.save(found, folder)
+                try:
+                    report.save(found, folder)
+                except OSError as error:
+                    raise Stopped(f"the report cannot be saved in {folder}: {why(error)}") from error
         finally:
             found.device_written = max(_device_written(disk) - started, found.device_written)
 
@@ -405,12 +438,16 @@ class Session:
         try:
             with _counted(context.runner, budget, found):
                 outcome = measure.measure(case, context, limit)
+                if (active := self.active) != context.subject:
+                    raise ValidateError(
+                        f"another program set the scheduler {active or 'of the device'} meanwhile"
+                    )
         except ValidateError as error:
             # without its file, each case would fail in the same way
             if case.jobs:
                 self._still_mounted()
-            found.skipped[name] = str(error)
-            self.say(f"  left out: {error}")
+            found.skipped[name] = f"it failed: {error}"
+            self._say(f"  it failed: {error}")
             return
         budget.spend(outcome.written)
         if limit and plan.may_be_slow(case):
@@ -420,7 +457,7 @@ class Session:
             if part < SLOW_PART or time.monotonic() - begin > SLOW_TIME * case.longest:
                 found.reached[name] = round(part * limit) if part < SLOW_PART else limit
         found.add(case.name, outcome, context.subject, now())
-        if context.subject == found.subject:
+        if context.subject == found.subject and not outcome.disturbed:
             known.update({(case.name, f.metric): f.value for f in outcome.figures})
 
     def _still_mounted(self) -> None:
@@ -436,9 +473,8 @@ class Session:
         try:
             undo.set_scheduler(journal, self.queue, scheduler)
         except OSError as error:
-            raise ValidateError(
-                f"cannot set the scheduler {scheduler}: {why(error)}; run ek-validate as root"
-            ) from error
+            hint = "; run ek-validate as root" if error.errno in (errno.EACCES, errno.EPERM) else ""
+            raise ValidateError(f"cannot set the scheduler {scheduler}: {why(error)}{hint}") from error
         self._give_fixed_shares_back()
 
     def _note_fixed_shares(self) -> None:
@@ -502,8 +538,9 @@ class Session:
                 journal.folder(folder / priority.FOLDER)
                 for path in priority.paths(folder / priority.FOLDER):
                     journal.file(path)
+        target.mark(where)
         for path, size in wanted:
-            self.say(f"writing {size / 1e6:.0f} MB to {path}")
+            self._say(f"writing {size / 1e6:.0f} MB to {path}")
             first = where.first if path == where.path else 0
             begin = time.monotonic()
             with _counted(runner, budget, found):
@@ -537,6 +574,11 @@ class Session:
                 f"the device wrote only {written / 1e6:.0f} of {size / 1e6:.0f} MB of the test file in time"
             )
         return written
+
+    def _say(self, line: str) -> None:
+        """Print LINE for a person. The run goes on if nobody can read it any longer."""
+        with contextlib.suppress(OSError):
+            self.say(line)
 
     def _tell(self, progress: Mapping[str, Any], at_once: bool = False) -> None:
         """Write progress.json, unless that was less than PROGRESS_S ago. It is in RAM, so it wears nothing.

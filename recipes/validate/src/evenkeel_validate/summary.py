@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from .report import Report
 
 CASES = {"quick": cases.quick, "full": cases.full, "soak": cases.soak}
+# what follows the name of a case that runs again after a long stream of writes (profile soak)
+TURN = re.compile(r"\.turn\d+(?=\.)")
 # (direction, MB, weights) in the id of a share; the shares of the paper have no direction and size
 SHARE = re.compile(r"fair\.shares\.(?:(read|write)\.(\d+)m\.)?([\d-]+)\.share-\w")
 RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
@@ -22,11 +24,11 @@ RATIO = re.compile(r"fair\.(read|write)\.(\d+)m\.ratio")
 
 def sentences(report: "Report") -> list[str]:
     """What a buyer wants to know: rates, weights, stalls, sustained writes, and the state of the flash."""
-    rows = {row.id: row for row in report.rows}
+    rows = worst(report.rows)
     found = [
         _rates(report, rows),
-        _weights(report),
-        _shares(report),
+        _weights(report, rows),
+        _shares(rows),
         _stalls(rows),
         _sustained(rows),
         _latency(rows),
@@ -40,6 +42,31 @@ def sentences(report: "Report") -> list[str]:
         if report.exclusive
         else measured
     )
+
+
+def worst(rows: Sequence[Row]) -> dict[str, Row]:
+    """The rows by id. Of a case that was measured in several turns, the one that a buyer must know: the worst figure.
+
+    The rates of a stream of writes belong together. So all of its rows are those of the turn that ended slowest.
+    """
+    last = {
+        TURN.sub("", r.id): r for r in sorted(rows, key=lambda r: -r.value) if r.id.endswith(".last-mbps")
+    }
+    found: dict[str, Row] = {}
+    for row in rows:
+        id_ = TURN.sub("", row.id)
+        slowest = last.get(f"{id_.rpartition('.')[0]}.last-mbps")
+        if slowest:
+            if slowest.id.rpartition(".")[0] == row.id.rpartition(".")[0]:
+                found[id_] = row
+        elif id_ not in found or _rank(row) > _rank(found[id_]):
+            found[id_] = row
+    return found
+
+
+def _rank(row: Row) -> tuple[bool, float]:
+    """The worse a figure is, the larger: one that misses its bound first."""
+    return row.holds() is False, -row.value if row.better == "higher" else row.value
 
 
 def _rates(report: "Report", rows: dict[str, Row]) -> str:
@@ -75,25 +102,27 @@ def listed(parts: Sequence[str]) -> str:
     return f"{', '.join(most)} and {last}" if most else last
 
 
-def _weights(report: "Report") -> str:
-    all_ = {(m[1], int(m[2])): r for r in report.rows if (m := RATIO.fullmatch(r.id))}
+def _weights(report: "Report", rows: dict[str, Row]) -> str:
+    all_ = {(m[1], int(m[2])): r for id_, r in rows.items() if (m := RATIO.fullmatch(id_))}
     # A window with few blocks says too little to be judged.
     ratios = {key: r for key, r in all_.items() if r.target is not None}
     if not ratios:
         return ""
     missed = [f"{d}s of {mb} MB ({number(r.value)}:1)" for (d, mb), r in ratios.items() if r.holds() is False]
-    with_ = f"With the scheduler {report.subject}, it"
-    if not missed:
-        which = "measured" if len(ratios) == len(all_) else "judged"
-        return f"{with_} holds the ratio 2:1 at every size that was {which}."
-    return f"{with_} does not hold the ratio 2:1 for {', '.join(missed)}."
+    with_ = f"With the scheduler {report.subject}, this device"
+    if missed:
+        return f"{with_} does not hold the ratio 2:1 for {', '.join(missed)}."
+    if len(ratios) == len(all_):
+        return f"{with_} holds the ratio 2:1 at every size that was measured."
+    held = [f"{d}s of {mb} MB" for d, mb in ratios]
+    return f"{with_} holds the ratio 2:1 for {listed(held)}. At the other sizes, the I/Os were too few to be judged."
 
 
-def _shares(report: "Report") -> str:
+def _shares(rows: dict[str, Row]) -> str:
     """Whether each group of two or four got its share. A case counts as missed if one of its groups did not get it."""
     held: dict[tuple[str, str, int], bool] = {}
-    for row in report.rows:
-        if (m := SHARE.fullmatch(row.id)) and row.target is not None:
+    for id_, row in rows.items():
+        if (m := SHARE.fullmatch(id_)) and row.target is not None:
             key = m[3].replace("-", ":"), m[1] or "read", int(m[2] or 100)
             held[key] = held.get(key, True) and row.holds() is not False
     if not held:
@@ -125,15 +154,22 @@ def _stalls(rows: dict[str, Row]) -> str:
 
 def _sustained(rows: dict[str, Row]) -> str:
     first, last = rows.get("device.sustained.first-mbps"), rows.get("device.sustained.last-mbps")
-    cache = rows.get("device.sustained.fast-cache")
+    fast = rows.get("device.sustained.fast-cache")
     if not first or not last:
         return ""
-    if cache:
-        return (
-            f"After {number(cache.value)} GB of writes its fast cache is full: the rate falls from {number(first.value)} to"
-            f" {number(last.value)} MB/s."
+    goes_on = f"A long stream of writes goes on at {number(last.value)} MB/s."
+    if fast:
+        rates = f"{number(first.value)} to {number(last.value)} MB/s"
+        goes_on = f"After {number(fast.value)} GB of writes, the rate falls from {rates}."
+    pauses = [
+        f"{what} up to {number(row.value / 1000)} ms"
+        for what, row in (
+            ("a single write took", rows.get("device.sustained.max")),
+            ("a small read", rows.get("device.sustained.read-max")),
         )
-    return f"A long stream of writes goes on at {number(last.value)} MB/s."
+        if row
+    ]  # fmt: skip
+    return f"{goes_on} Meanwhile, {listed(pauses)}." if pauses else goes_on
 
 
 def _latency(rows: dict[str, Row]) -> str:
@@ -152,10 +188,11 @@ def _stopping(rows: dict[str, Row]) -> str:
         found = rows.get(f"latency.beside.{what}.p99")
         if not found or found.holds() is None:
             continue
-        held = "do not hold" if found.holds() else "hold"
+        bound = f"{number(found.target / 1000)} ms" if isinstance(found.target, int | float) else ""
+        held = "meets" if found.holds() else "misses"
         lines.append(
-            f"{what.capitalize()} of an app {held} up the small reads of others: 1 % of them took longer than"
-            f" {number(found.value / 1000)} ms."
+            f"Alongside {what} of an app, 99 of 100 small reads took at most {number(found.value / 1000)} ms, which {held}"
+            f" the bound of {bound}."
         )
     return " ".join(lines)
 
@@ -197,7 +234,9 @@ def _health(report: "Report") -> str:
     elif used := facts.get("life time used, %"):
         lines.append(f"The device reports that {used} % of its life time is used.")
     if (spare := facts.get("spare blocks", "normal")) != "normal":
-        lines.append(f"The device reports about its spare blocks: {spare}.")
+        urgent, _, used = spare.partition(": ")
+        hint = " Replace the device soon." if urgent.startswith("urgent") else ""
+        lines.append(f"Of its spare blocks, the device reports: {used or spare}.{hint}")
     if facts.get("health") == "FAILED":
         lines.append("The device reports that it fails. Save its data, and replace it.")
     return " ".join(lines)

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a validation reads and writes: a file of its own, a spare partition, or a whole device.
 
-A file is the default, and destroys nothing. A partition must be blank: nobody has ever written to it, or only
-ek-validate has, which leaves its first MiB blank. A whole device must be named twice, and loses everything. A device
-that anything uses is refused in any case: a mount, swap, LVM, RAID, or a program that has opened it exclusively.
+A file is the default, and destroys nothing. A partition must be blank: nobody has ever written to the part that a run
+overwrites, or only ek-validate has. Then its first MiB has MARK and is otherwise blank. A whole device must be named twice,
+and loses everything. A device that anything uses is refused in any case: a mount, swap, LVM, RAID, or a program that has
+opened it exclusively. From this check on, the process has the device opened exclusively itself. So nobody can mount it, and
+if it is removed, no other device gets its name.
 """
 
 import errno
@@ -23,6 +25,9 @@ FOLDER = ".ek-validate"
 FILE = "data"
 # Partitions and devices: the bytes at the beginning that stay as they are.
 BLANK = MB
+# ek-validate has written the partition before. These bytes are the last block of its first MiB.
+MARK = b"ek-validate overwrites this partition.\n".ljust(4096, b"\0")
+ERASED = (b"\0", b"\xff")
 TargetKind = Literal["file", "partition", "device"]
 # file systems that have no device of their own
 NO_DEVICE = (
@@ -32,7 +37,10 @@ NO_DEVICE = (
 
 @dataclass(frozen=True)
 class Target:
-    """`path` is what fio opens. `disk` is the name of the whole device in /sys/block; `number` is its "MAJ:MIN"."""
+    """`path` is what fio opens. `disk` is the name of the whole device in /sys/block; `number` is its "MAJ:MIN".
+
+    `spare`: a partition that must be blank.
+    """
 
     kind: TargetKind
     path: Path
@@ -40,6 +48,7 @@ class Target:
     number: str
     capacity: int
     first: int = 0
+    spare: bool = False
 
     @property
     def where(self) -> str:
@@ -96,11 +105,12 @@ def of_folder(sys: Path, folder: Path, size: int, number: str = "") -> Target:
 
 
 def of_device(
-    sys: Path, path: Path, *, destroy: tuple[str, ...] = (), mounts: str = "", swaps: str = ""
+    sys: Path, path: Path, size: int, *, destroy: tuple[str, ...] = (), mounts: str = "", swaps: str = ""
 ) -> Target:
     """A partition, or a whole device that --destroy names twice. Raises ValidateError if it may not be written.
 
-    MOUNTS and SWAPS: the text of /proc/self/mountinfo and /proc/swaps.
+    SIZE: the most bytes that a run overwrites. MOUNTS and SWAPS: the text of /proc/self/mountinfo and /proc/swaps.
+    The process keeps the device open.
     """
     try:
         found = path.stat()
@@ -125,17 +135,18 @@ def of_device(
         raise ValidateError(
             f"{path} is read-only, for example by the switch of an SD card. Nothing was written"
         )
-    _exclusive(path)
-    if partition and not destroy and not blank(path):
+    has = int(read_line(str(folder / "size")) or 0) * 512
+    if has < 16 * MB:
+        raise ValidateError(f"{path} has {has / 1e6:.0f} MB; at least 16 MiB are needed")
+    _keep(path, found.st_rdev)
+    spare = partition and not destroy
+    if spare and not blank(path, size):
         raise ValidateError(
             f"{path} has data. ek-validate overwrites only a blank partition. If you do not need the data, give"
             f" --destroy {path} twice"
         )
-    size = int(read_line(str(folder / "size")) or 0) * 512
-    if size < 16 * MB:
-        raise ValidateError(f"{path} has {size / 1e6:.0f} MB; at least 16 MiB are needed")
     return Target(
-        "partition" if partition else "device", path, disk, disk_number, _capacity(sys, disk), BLANK
+        "partition" if partition else "device", path, disk, disk_number, _capacity(sys, disk), BLANK, spare
     )
 
 
@@ -155,28 +166,58 @@ def in_use(folder: Path, mounts: str, swaps: str) -> str:
     return ""
 
 
-def _exclusive(path: Path) -> None:
-    """Raises ValidateError if a file system or a driver has the device, also one that in_use() cannot see."""
+def _keep(path: Path, number: int) -> None:
+    """Open the device exclusively until the process ends. Raises ValidateError if somebody has it already.
+
+    A file system or a driver may have it that in_use() cannot see. NUMBER: of the device that was examined.
+    """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC))
+        # never closed: its end is that of the process
+        fd = os.open(path, os.O_RDWR | os.O_EXCL | os.O_CLOEXEC)
     except OSError as error:
         reason = {
             errno.EBUSY: "a file system or another driver uses it",
             errno.EROFS: "it is read-only",
         }.get(error.errno or 0, why(error))
         raise ValidateError(f"cannot open {path}: {reason}. Nothing was written") from error
+    if os.fstat(fd).st_rdev != number:
+        raise ValidateError(f"{path} has become another device. Nothing was written")
 
 
-def blank(path: Path) -> bool:
-    """Whether the first and the last MiB have no data: all bytes are 0x00, or all are 0xff (erased flash)."""
+def blank(path: Path, size: int) -> bool:
+    """Whether the bytes that a run of SIZE bytes would overwrite, and the first and the last MiB, have no data.
+
+    Blank are bytes of 0x00, or of 0xff (erased flash). If MARK says that ek-validate has written the partition before, only
+    its first and last MiB must be blank.
+    """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         end = os.lseek(fd, 0, os.SEEK_END)
-        ends = [os.pread(fd, BLANK, 0), os.pread(fd, BLANK, max(end - BLANK, 0))]
+        head = os.pread(fd, BLANK, 0)
+        marked = head.endswith(MARK)
+        # file systems have their superblocks in the first MiB, RAID and GPT also in the last
+        ends = (head.removesuffix(MARK), os.pread(fd, BLANK, max(end - BLANK, 0)))
+        if not all(map(_erased, ends)):
+            return False
+        parts = range(BLANK, min(BLANK + size, end), BLANK)
+        return marked or all(_erased(os.pread(fd, BLANK, at)) for at in parts)
     finally:
         os.close(fd)
-    # file systems have their superblocks in the first MiB, RAID and GPT also in the last
-    return all(not part.strip(b"\0") or not part.strip(b"\xff") for part in ends)
+
+
+def _erased(part: bytes) -> bool:
+    return any(part.count(byte) == len(part) for byte in ERASED)
+
+
+def mark(target: Target) -> None:
+    """Write MARK on a spare partition, which a run is about to overwrite. Raises OSError."""
+    if target.spare:
+        fd = os.open(target.path, os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.pwrite(fd, MARK, BLANK - len(MARK))
+            os.fsync(fd)
+        finally:
+            os.close(fd)
 
 
 def area_bytes(target: Target, file_bytes: int, sys: Path) -> int:

@@ -161,6 +161,20 @@ def set_scheduler(journal: Journal, queue: Path, name: str) -> None:
                 write_attribute(path, entry["value"])
 
 
+def recorded(path: Path, boot: str, attribute: Path) -> str:
+    """The value of ATTRIBUTE that restore() would write; "" if the journal at PATH has none of this boot, or is damaged."""
+    with contextlib.suppress(ValidateError):
+        return next(
+            (
+                e["value"]
+                for e in load(path)
+                if (e["kind"], e["path"], e["boot"]) == ("value", str(attribute), boot)
+            ),
+            "",
+        )
+    return ""
+
+
 def write_attribute(path: Path, value: str) -> None:
     """Write VALUE into the kernel attribute PATH. Raises OSError."""
     fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
@@ -223,9 +237,8 @@ def restore(path: Path, boot: str, slices: Slices, *, forget: bool = False) -> l
             failed.append(f"cannot restore {entry['path']}: {why(error)}")
     if failed:
         _save(path, [e for e in entries if e in kept])
-    else:
-        with contextlib.suppress(FileNotFoundError):
-            files.remove(str(path))
+    elif path.exists():
+        files.remove(str(path))
     return failed
 
 

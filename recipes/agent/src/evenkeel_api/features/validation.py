@@ -178,6 +178,15 @@ class Measured(Struct, frozen=True):
     ]
 
 
+class CaseNote(Struct, frozen=True):
+    """What a reader of a report must know about a case."""
+
+    case: Annotated[str, Meta(description="name of the case, such as `promise.three`")]
+    text: Annotated[
+        str, Meta(description="the note, in plain sentences; for example, why the case was not judged")
+    ]
+
+
 class ValidationReport(Struct, frozen=True):
     """The report of a validation, in short. `OpenValidation` has all of it."""
 
@@ -192,6 +201,9 @@ class ValidationReport(Struct, frozen=True):
     not_restored: Annotated[
         list[str], Meta(description="what could not be restored; empty, unless something went wrong")
     ] = msgspec.field(default_factory=list)
+    notes: Annotated[list[CaseNote], Meta(description="[notes](#note-on-a-case) on cases")] = msgspec.field(
+        default_factory=list
+    )
 
 
 class Changed(Struct, frozen=True):
