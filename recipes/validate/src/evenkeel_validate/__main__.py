@@ -31,6 +31,7 @@ from . import (
     summary,
     target,
     version,
+    whatif,
 )
 from .cases import MB
 from .errors import ValidateError
@@ -144,6 +145,19 @@ def _parser() -> argparse.ArgumentParser:
     fit.add_argument(
         "--preset", type=Path, metavar="FILE", help="write the preset into FILE (default: print it)"
     )
+    ask = commands.add_parser(
+        "what-if", parents=[common],
+        help="say what apps would get on a fitted device; runs in a clone of the project, not on the board",
+    )  # fmt: skip
+    ask.add_argument("preset", type=Path, metavar="FILE", help="a preset of `ek-validate model`")
+    ask.add_argument(
+        "jobs", nargs="+", metavar="JOB",
+        help="what an app does, in the words of ek-sim, such as weight=200,r,seq,bs=128k,qd=2",
+    )  # fmt: skip
+    ask.add_argument(
+        "--sim", type=Path, default=Path("recipes/scheduler/src/sim"), metavar="DIR",
+        help="the source of ek-sim (default: recipes/scheduler/src/sim)",
+    )  # fmt: skip
     return parser
 
 
@@ -417,6 +431,12 @@ def _model(args: argparse.Namespace) -> int:
     return 0
 
 
+def _what_if(args: argparse.Namespace) -> int:
+    found = whatif.ask(whatif.read(args.preset), args.jobs, args.sim)
+    _print(args, found, whatif.lines(found))
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None, places: Places | None = None) -> int:
     args = _parser().parse_args(arguments)
     places = places or Places()
@@ -441,6 +461,8 @@ def main(arguments: Sequence[str] | None = None, places: Places | None = None) -
                 return _restore(args, places)
             case "channels":
                 return _channels(args, places)
+            case "what-if":
+                return _what_if(args)
             case _:
                 return _model(args)
     except ValidateError as error:
