@@ -57,7 +57,8 @@
 /*
  * The lambda of TURNS counts as known (settled), so that TOGETHER may be tried: if the last one
  * differs from 1 by less than EK_SETTLED, or if the last two differ from each other by less
- * than EK_SETTLED_SAME, or after EK_SETTLED_EPOCHS epochs. But not before EK_SETTLED_LEAST
+ * than EK_SETTLED_SAME, or after EK_SETTLED_EPOCHS epochs. If groups read while writes have
+ * hidden time, two equal values are chance, and do not count. But not before EK_SETTLED_LEAST
  * epochs: until then, each group has had few turns, and one turn alone may be far off. For
  * example, a submitter that begins prepares its first requests slowly. TOGETHER measures each
  * group too rarely to correct this.
@@ -175,16 +176,29 @@ static bool ek_mode_odd(struct ek_mode *m, u64 lambda, u64 now)
 	       now - m->changed > m->change_gap;
 }
 
+/* Does a measured group read? */
+static bool ek_mode_reads(struct ek_core *c)
+{
+	struct ek_core_group *g;
+
+	list_for_each_entry(g, &c->measured, solo_node)
+		if (g->op == EK_OP_READ)
+			return true;
+	return false;
+}
+
 /*
  * Is the lambda of TURNS known well enough? It is 1, less what the ends of turns cost. When a
  * load has just begun, the measured value is wrong: rates are still guesses, and submitters
  * prepare their first requests.
  */
-static bool ek_mode_settled(struct ek_mode *m)
+static bool ek_mode_settled(struct ek_core *c, struct ek_mode *m)
 {
 	if (m->tried[EK_TURNS] < EK_SETTLED_LEAST)
 		return false;
-	return ek_mode_apart(m->last, EK_ONE) < EK_SETTLED || m->same ||
+	/* a reader may have a wrong rate still, because garbage is collected in its turns */
+	return ek_mode_apart(m->last, EK_ONE) < EK_SETTLED ||
+	       (m->same && !(c->hidden.rate && ek_mode_reads(c))) ||
 	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
 }
 
@@ -219,7 +233,7 @@ static void ek_mode_turns(struct ek_core *c, u64 now)
 	struct ek_mode *m = &c->mode;
 
 	ek_mode_ends(m, now);
-	if (now < m->next_trial || !ek_mode_settled(m))
+	if (now < m->next_trial || !ek_mode_settled(c, m))
 		return;
 	m->tried[EK_TOGETHER] = 0;
 	ek_mode_set(c, EK_TOGETHER, now);
