@@ -226,7 +226,8 @@ def test_a_killed_run_is_undone_at_once(board: Board, settings: str) -> None:
 
 def test_restore_after_the_guard_was_killed_too(board: Board, settings: str) -> None:
     board.run(
-        f"{RUN} > /run/report.json 2>&1 & sleep 10; pkill -9 -f 'ek-validate r'; wait 2> /dev/null; true",
+        f"{RUN} > /run/report.json 2>&1 & pid=$!; sleep 10; kill -9 $pid $(pgrep -f 'ended .. exe[c]'); wait $pid 2> /dev/null;"
+        " true",
         timeout=60,
     )
     # a plan is about the scheduler of the board, whatever the killed run has left

@@ -13,6 +13,7 @@ for directory in (HERE, HERE.parent / "src", HERE.parents[1] / "agent/src", HERE
 
 import pytest  # noqa: E402
 import sample  # noqa: E402
+from evenkeel_validate import guard  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 # The host may be busy, so the time of an example says nothing.
@@ -27,6 +28,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     (folder / "ek-light-reader").symlink_to("/bin/false")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+        # the guard of a run in a test must not restore the machine of the tests
+        patch.setattr(guard, "PROGRAM", "/absent/ek-validate")
         yield
 
 

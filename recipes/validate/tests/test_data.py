@@ -83,7 +83,7 @@ def test_a_run_survives_the_helper_and_restores_after_a_kill() -> None:
     assert f"fs/cgroup/system.slice/{RUN_UNIT}" == RUN_CGROUP
     assert "Slice=" not in run
     assert f"EnvironmentFile={places.run / ORDER}\n" in run
-    assert "ExecStart=/usr/bin/ek-validate run --yes $OPTIONS\n" in run
+    assert "ExecStart=/usr/bin/ek-validate run --yes --no-guard $OPTIONS\n" in run
     assert "ExecStopPost=/usr/bin/ek-validate restore\n" in run
     assert "SuccessExitStatus=3 4\n" in run
     for name in (RUN_UNIT, "evenkeel-validate.service"):

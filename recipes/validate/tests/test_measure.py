@@ -296,7 +296,9 @@ def test_a_device_that_changes_much_is_not_judged(tmp_path: Path) -> None:
     found = measure.measure(case("promise.read-write"), context(runner, []), 600 * MB)
     least = figures(found)["least"]
     assert (least.value, least.target, least.must) == (0.7, None, False)
-    assert found.note == "It is not judged: the device became faster or slower meanwhile, by 33 %."
+    assert found.note == (
+        "It is not judged: alone, write had between 20.0 and 40.0 MB/s, so the device changed meanwhile."
+    )
 
 
 def test_a_player_that_played_for_a_moment_is_not_judged(tmp_path: Path) -> None:
@@ -307,6 +309,10 @@ def test_a_player_that_played_for_a_moment_is_not_judged(tmp_path: Path) -> None
     count = figures(found)["count"]
     assert (count.value, count.target, count.must) == (0, None, False)
     assert "in 2.0 s" in found.note
+    # but a player that stopped has stopped
+    runner = Fixed(tmp_path, {"load": 10**9}, outputs={"player": {**report, "stalls": 1}})
+    count = figures(measure.measure(case("stall.direct.write.100m"), context(runner, []), 2 * 10**9))["count"]
+    assert (count.value, count.target, count.must) == (1, 0, True)
 
 
 @pytest.mark.parametrize(
@@ -334,10 +340,15 @@ def test_a_reader_that_was_not_alone_is_the_basis_of_nothing(tmp_path: Path) -> 
 
     (tmp_path / "reader.reads").write_text("1000000000 200000\n" * 30)
     found = measure.measure(case("latency.alone"), context(Busy(tmp_path, {"reader": 200_000}), []), 0)
-    assert (found.disturbed, found.note) == (True, measure.NOT_ALONE_NOTE)
+    assert (found.unusable, found.note) == ({"p99"}, measure.NOT_ALONE_NOTE)
     (tmp_path / "reader.reads").write_text("1000000000 200000\n" * 30)
     alone = Fixed(tmp_path, {"reader": 200_000})
-    assert not measure.measure(case("latency.alone"), context(alone, []), 0).disturbed
+    assert not measure.measure(case("latency.alone"), context(alone, []), 0).unusable
+    # the bound rests on p50 alone then, and is lower
+    load = case("latency.beside.reads").jobs[1]
+    known = {("latency.alone", "p50"): 100.0, ("device.sequential-read.1m.qd1", "p50"): 900.0}
+    assert measure.light_bound(known, load) == 2000.0
+    assert measure.light_bound({**known, ("latency.alone", "p99"): 5000.0}, load) == 5000.0
 
 
 def test_a_discard_that_did_not_end_is_no_basis(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from evenkeel_report import compare
 from evenkeel_report.row import Better, Figure, Row
+from evenkeel_validate import __main__ as cli
 from evenkeel_validate import measure, promises, report, report_page, summary
 from evenkeel_validate.cases import Job
 from evenkeel_validate.errors import ValidateError
@@ -124,7 +125,7 @@ def test_a_board_without_evenkeel_is_told_so() -> None:
     assert found.held is None
     assert found.verdict == (
         "Not judged: this device has the scheduler none, which promises nothing."
-        " 0 of 1 figure are within the bounds of evenkeel."
+        " 0 of 1 figure is within the bounds of evenkeel."
     )
 
 
@@ -196,7 +197,7 @@ def test_a_promise_without_a_bound_says_so() -> None:
     found = next(p for p in promises.judge(rows, "evenkeel") if "flushes" in p.title)
     assert (found.held, found.verdict) == (
         None,
-        "Not judged. A note on each case says why.",
+        "Not judged. The notes say why.",
     )
 
 
@@ -291,27 +292,48 @@ def test_a_verdict_says_what_it_does_not_rest_on() -> None:
 
 def test_the_summary_tells_the_worst_of_all_turns() -> None:
     """The profile soak measures again after long streams of writes."""
-    higher, lower = "device.sustained.turn4.", "latency.beside.writes."
+    stream, light = "device.sustained.", "latency.beside.writes."
     found = empty()
     found.rows = [
         row("fair.read.100m.ratio", 2.0, (1.9, 2.1)),
+        row("fair.read.100m.turn2.ratio", 9.0),
         row("fair.read.100m.turn3.ratio", 1.0, (1.9, 2.1)),
+        row("fair.read.100m.turn4.ratio", 2.2, (1.9, 2.1)),
+        *(row(f"{stream}{n}-mbps", v, better="higher") for n, v in (("first", 100.0), ("last", 30.0))),
+        row(f"{stream}fast-cache", 3.0),
+        row(f"{stream}max", 90_000.0, better="lower"),
+        # later turns begin after the fall
+        *(row(f"{stream}turn1.{n}-mbps", v, better="higher") for n, v in (("first", 30.0), ("last", 5.0))),
         *(
-            row(f"device.sustained.{n}-mbps", v, better="higher")
-            for n, v in (("first", 100.0), ("last", 90.0))
+            row(f"{stream}turn1.{n}", v, better="lower")
+            for n, v in (("max", 140_000.0), ("read-max", 90_000.0))
         ),
-        row("device.sustained.max", 900_000.0, better="lower"),
-        *(row(f"{higher}{n}-mbps", v, better="higher") for n, v in (("first", 80.0), ("last", 5.0))),
-        row(f"{higher}fast-cache", 3.0),
-        *(row(f"{higher}{n}", v, better="lower") for n, v in (("max", 140_000.0), ("read-max", 90_000.0))),
-        *(row(f"{lower}turn{n}.max", v, better="lower") for n, v in ((1, 9000.0), (2, 7000.0))),
+        *(row(f"{light}turn{n}.max", v, better="lower") for n, v in ((1, 9000.0), (2, 7000.0))),
     ]
     assert summary.sentences(found) == [
         "With the scheduler evenkeel, this device does not hold the ratio 2:1 for reads of 100 MB (1:1).",
-        "After 3 GB of writes, the rate falls from 80 to 5 MB/s. Meanwhile, a single write took up to 140 ms and a small read"
+        "After 3 GB of writes, the rate falls from 100 to 5 MB/s. Meanwhile, a single write took up to 140 ms and a small read"
         " up to 90 ms.",
         "Alongside a stream of writes, the slowest small read took 9 ms.",
     ]
+
+
+def test_a_player_that_was_not_judged_is_not_called_without_stalls() -> None:
+    found = empty(
+        rows=[
+            row("stall.direct.write.100m.count", 0.0),
+            row("stall.direct.read.100m.count", 0.0, 0.0, "lower"),
+        ]
+    )
+    assert summary.sentences(found) == ["A video player never stopped alongside 1 kind of load."]
+    assert summary.sentences(empty(rows=found.rows[:1])) == ["The figures show what was measured."]
+
+
+def test_a_note_of_another_scheduler_replaces_no_note() -> None:
+    found = empty()
+    found.add("fair.read.1m", Outcome([], note="first"), "evenkeel", "t")
+    found.add("fair.read.1m", Outcome([], note="second"), "bfq", "t")
+    assert found.notes == {"fair.read.1m": "first", "fair.read.1m on bfq": "second"}
 
 
 @given(
@@ -329,6 +351,22 @@ def test_a_report_with_any_content_is_read_or_refused(content: dict[str, Any]) -
         summary.sentences(found)
         found.promises()
         report_page.html(found)
+        cli._shown(found)
+        assert sum(found.reached.values()) is not None
+
+
+@pytest.mark.parametrize(
+    "part", [{"announced": {"written": "x"}}, {"reached": {"a": "x"}}, {"notes": {"a": 1}}, {"facts": [{}]}]
+)
+def test_a_report_with_a_part_of_another_type_is_refused(part: dict[str, Any]) -> None:
+    with pytest.raises(ValidateError, match="the report is damaged"):
+        Report.from_json({**empty().as_json(), **part})
+
+
+def test_a_newer_report_is_read() -> None:
+    content = empty(rows=[row("fair.read.1m.ratio", 2.0, (1.9, 2.1))]).as_json()
+    newer = {**content, "new": 1, "rows": [{**content["rows"][0], "new": 1}]}
+    assert Report.from_json(newer) == Report.from_json(content)
 
 
 def test_json_that_is_too_deep_is_refused(tmp_path: Path) -> None:

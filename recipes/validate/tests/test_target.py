@@ -117,12 +117,20 @@ def test_a_partition_with_data_is_refused(sys_: Path, device: Device, at: int) -
 def test_a_partition_of_an_earlier_validation_is_blank(sys_: Path, device: Device) -> None:
     """ek-validate writes from the second MiB on, and not into the last one. A mark says that it was ek-validate."""
     path = device("mmcblk0p4", 4)
+    path.write_bytes(bytes(5 * MB))
     found = target.of_device(sys_, path, MB)
-    target.mark(found)
+    target.mark(found, MB)
     with path.open("r+b") as file:
         file.seek(MB)
         file.write(os.urandom(MB))
     assert target.of_device(sys_, path, MB) == found
+    # a larger run reads the rest
+    assert target.blank(path, 2 * MB)
+    with path.open("r+b") as file:
+        file.seek(2 * MB)
+        file.write(b"x")
+    assert target.blank(path, MB)
+    assert not target.blank(path, 2 * MB)
     # a file system that somebody makes there later
     with path.open("r+b") as file:
         file.seek(1080)
@@ -131,10 +139,21 @@ def test_a_partition_of_an_earlier_validation_is_blank(sys_: Path, device: Devic
         target.of_device(sys_, path, MB)
 
 
+def test_a_smaller_run_forgets_nothing_of_the_mark(sys_: Path, device: Device) -> None:
+    path = device("mmcblk0p4", 4)
+    found = target.of_device(sys_, path, 3 * MB)
+    for size in (2 * MB, MB):
+        target.mark(found, size)
+    with path.open("r+b") as file:
+        file.seek(MB)
+        file.write(os.urandom(MB))
+    assert target.blank(path, 2 * MB)
+
+
 def test_what_must_be_named_twice_gets_no_mark(sys_: Path, device: Device) -> None:
     path = device("mmcblk0p4", 4)
     path.write_bytes(b"x" * 3 * MB)
-    target.mark(target.of_device(sys_, path, MB, destroy=(str(path), str(path))))
+    target.mark(target.of_device(sys_, path, MB, destroy=(str(path), str(path))), MB)
     assert path.read_bytes() == b"x" * 3 * MB
 
 

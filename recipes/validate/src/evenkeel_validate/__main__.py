@@ -7,6 +7,7 @@ broken, also if the report is partial. A probe that finds no channels exits with
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -100,6 +101,11 @@ def _parser() -> argparse.ArgumentParser:
         help=f"seed of the loads' random addresses, 0 to {MOST_SEED} (default: 1)",
     )  # fmt: skip
     run.add_argument("--dry-run", action="store_true", help="only print what the run would do")
+    run.add_argument(
+        "--no-guard",
+        action="store_true",
+        help="start no process that restores everything if this one is killed",
+    )
     run.add_argument("--yes", action="store_true", help="start without a question")
     commands.add_parser("list", parents=[common], help="list the validations of this board")
     show = commands.add_parser(
@@ -119,8 +125,6 @@ def _parser() -> argparse.ArgumentParser:
     undo.add_argument(
         "--forget", action="store_true", help="give up the test files on file systems that are not mounted"
     )
-    # of guard.py
-    undo.add_argument("--after", action="store_true", help=argparse.SUPPRESS)
     channels = commands.add_parser(
         "channels", parents=[common], help="find the flash channels of a disk; it only reads the disk"
     )
@@ -213,7 +217,7 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     launcher, grouped = _launcher()
     if not args.dry_run:
         # What a killed validation has left would take its space, and be measured.
-        _undone(session.restore(places, launcher))
+        _undone(session.restore(places, launcher, name=lock.FIRST))
     request = Request(
         _profile(args), _target(args, places), args.only,
         [] if args.no_compare else args.compare_with, None if args.budget is None else args.budget * 10**6, args.seed,
@@ -236,7 +240,7 @@ def _run(args: argparse.Namespace, places: Places) -> int:
     if not args.yes and not _confirmed():
         print("ek-validate: nothing was started", file=sys.stderr)
         return 1
-    with guard.watching():
+    with contextlib.nullcontext() if args.no_guard else guard.watching():
         found = run.run(made)
     end = f"The report is in {places.runs / found.id}."
     _print(args, found.as_json(), ["", *_shown(found), f"NOT SAVED: {run.unsaved}." if run.unsaved else end])
@@ -388,13 +392,11 @@ def _compare(args: argparse.Namespace, places: Places) -> int:
 
 def _restore(args: argparse.Namespace, places: Places) -> int:
     launcher, _ = _launcher()
-    if args.after and not guard.killed():
-        return 0
     there = places.journal.exists()
     failed = session.restore(places, launcher, forget=args.forget)
     for line in failed:
         print(f"ek-validate: {line}", file=sys.stderr)
-    if not failed and not args.after:
+    if not failed:
         print(
             "Everything that a validation had changed is restored."
             if there

@@ -14,6 +14,7 @@ from .errors import ValidateError
 # A process that a killed validation was just starting has the lock until its exec().
 PATIENCE_S = 1.0
 RESTORE = "restore"  # name of the holder that undoes what a validation has left
+FIRST = "run"  # name of the holder that does this before it runs a validation itself
 BUSY = "{what} is running; wait for its end, or stop it with `ek-validate cancel`"
 
 

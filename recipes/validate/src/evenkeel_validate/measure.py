@@ -28,18 +28,15 @@ from .loads import Load, Runner, Window
 from .plan import MOVIE
 
 DISTURBED_NOTE = "It is not judged: other programs used the device meanwhile, and not always equally."
-CHANGED_NOTE = "It is not judged: the device became faster or slower meanwhile, by {percent:.0f} %."
+CHANGED_NOTE = "It is not judged: alone, {name} had between {least:.1f} and {most:.1f} MB/s, so the device changed meanwhile."
 BUSY_NOTE = "Other programs used the device meanwhile."
 NOT_ALONE_NOTE = (
-    "Other programs used the device more than the reader meanwhile. So the reader was not alone, and what rests on this case is"
-    " not judged."
+    "Other programs used the device more than the reader meanwhile. So no bound rests on this p99."
 )
-FEW_BLOCKS_NOTE = "It is not judged: the slowest group got so few I/Os that a single one decides."
+FEW_BLOCKS_NOTE = "Not all of it is judged: a group got so few I/Os that a single one decides."
 NO_BASIS_NOTE = "It is not judged: the cases on which its bound rests were not measured."
 FEW_NOTE = "It is not judged: chance can decide about so few reads."
-SHORT_NOTE = (
-    "It is not judged: the load wrote its bytes in {seconds:.1f} s, and the player played for no longer."
-)
+SHORT_NOTE = "It is not judged: the load wrote its bytes in {seconds:.1f} s, too fast for a player to stop."
 # The ratio and the shares may be wrong by this much (docs/reference/targets.md).
 TOLERANCE = 0.02
 # A ratio of a window with fewer blocks says too little to be judged.
@@ -77,7 +74,7 @@ class Outcome:
 
     `reached`: the part of its bytes that the slowest load wrote in its time, if the case has several windows.
 
-    `disturbed`: other programs have decided about the figures, so no bound may rest on them.
+    `unusable`: figures on which no bound may rest, because other programs have decided about them.
     """
 
     figures: list[Figure] = field(default_factory=list)
@@ -87,7 +84,7 @@ class Outcome:
     written: int = 0
     reached: float | None = None
     reads: list[tuple[float, float]] = field(default_factory=list)
-    disturbed: bool = False
+    unusable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -304,7 +301,7 @@ def light_bound(known: Mapping[tuple[str, str], float], load: Job, one: float | 
     """The target of a light reader's p99 in µs: twice the time of one request of the load and of its own read.
 
     A scheduler cannot interrupt a request, so the reader waits for one that the device has. ONE: the time of a flush or a
-    discard alone, in µs. If the reader's p99 alone is longer, that is the bound. None if these times were not measured.
+    discard alone, in µs. If the reader's p99 alone is known and longer, that is the bound. None if the times were not measured.
     """
     large = (
         one
@@ -312,9 +309,9 @@ def light_bound(known: Mapping[tuple[str, str], float], load: Job, one: float | 
         else known.get((f"device.sequential-{'write' if load.writes else 'read'}.1m.qd1", "p50"))
     )
     own, alone = known.get(("latency.alone", "p50")), known.get(("latency.alone", "p99"))
-    if large is None or own is None or alone is None:
+    if large is None or own is None:
         return None
-    return round(max(2 * (large + own), alone), 1)
+    return round(max(2 * (large + own), alone or 0.0), 1)
 
 
 def _trims(job: Job | None, folder: Path | None) -> Load | None:
@@ -359,7 +356,8 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
     if not bins:
         raise ValidateError(f"{case.name}: no planned read completed")
     bound = light_bound(context.known, load, one) if load else None
-    note = BUSY_NOTE if load and window.disturbed else ""
+    # the journal of a file system writes for a load that flushes or discards, but not in its group
+    note = BUSY_NOTE if load and not load.stops_all and window.disturbed else ""
     if bound is not None and undecided(bins, bound):
         bound, note = None, FEW_NOTE
     elif load and bound is None:
@@ -380,7 +378,7 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
         figures.append(Figure("load-one", round(one, 1), "us", "lower"))
     return Outcome(
         figures, curve=latencies.curve(bins), written=before + _written(window, results),
-        note=NOT_ALONE_NOTE if disturbed else note, disturbed=disturbed,
+        note=NOT_ALONE_NOTE if disturbed else note, unusable=frozenset({"p99"} if disturbed else ()),
     )  # fmt: skip
 
 
@@ -436,8 +434,12 @@ def _ratio(case: Case, context: Context, limit: int) -> Outcome:
 
 
 def _few(figures: Sequence[Figure]) -> str:
-    """A note if one of the promised FIGURES has no bound; else ""."""
-    return FEW_BLOCKS_NOTE if any(f.must and f.target is None for f in figures) else ""
+    """A note if not all ratios or shares among FIGURES have a bound; else ""."""
+    return (
+        FEW_BLOCKS_NOTE
+        if any(f.metric.startswith(("ratio", "share")) and f.target is None for f in figures)
+        else ""
+    )
 
 
 def _shares(case: Case, context: Context, limit: int) -> Outcome:
@@ -528,7 +530,8 @@ def _promise(case: Case, context: Context, limit: int) -> Outcome:
     elif found := changed(least, (LEAST_PART, math.inf), (LEAST_PART * known, math.inf)):
         bound = round(found[0], 3)
     else:
-        note = CHANGED_NOTE.format(percent=100 * (1 - known))
+        name = min(alone, key=lambda n: min(alone[n]) / rates[n] if rates[n] else 1.0)
+        note = CHANGED_NOTE.format(name=name, least=min(alone[name]), most=max(alone[name]))
     return Outcome(
         [
             Figure(
@@ -593,7 +596,7 @@ def _fixed(case: Case, context: Context, limit: int) -> Outcome:
     elif found := changed(accuracy, FIXED, bounds):
         bound = found
     else:
-        note = CHANGED_NOTE.format(percent=100 * (1 - min(alone) / mean))
+        note = CHANGED_NOTE.format(name=job.name, least=min(alone), most=max(alone))
     must = context.promised and bound is not None
     return Outcome(
         [
@@ -631,7 +634,8 @@ def _stall(case: Case, context: Context, limit: int) -> Outcome:
     film = Load("player", player(context.folder / "movie", case.seconds), PLAYER_WEIGHT, lasting=False)
     window, results = _run(case, context, limit, [film, *loads])
     report = _json(context, film, case)
-    short = window.seconds < min(LEAST_PLAYED_S, case.seconds / 2)
+    # a player that stopped did stop, however short the time
+    short = window.seconds < LEAST_PLAYED_S and not report["stalls"]
     busy = BUSY_NOTE if window.disturbed else ""
     return Outcome(
         [

@@ -67,16 +67,15 @@ def _judge(
         return Promise(title, None, "Not judged, because none of its cases was measured.", "")
     if not judged and by == PAGE_POOL:
         return Promise(title, None, "Not judged, because the page pool was smaller than its files.", "")
+    if not judged and by == SCHEDULER and subject != SCHEDULER:
+        return Promise(title, None, f"Not judged: {_other(subject)}", "")
     if not judged:
-        return Promise(title, None, "Not judged. A note on each case says why.", "")
+        return Promise(title, None, "Not judged. The notes say why.", "")
     missed = [r for r in judged if not r.holds()]
     held: bool | None = not missed
     if by == SCHEDULER and subject != SCHEDULER:
         held = None
-        words = (
-            f"Not judged: this device has the scheduler {subject}, which promises nothing."
-            f" {_of(len(judged) - len(missed), len(judged))} within the bounds of {SCHEDULER}."
-        )
+        words = f"Not judged: {_other(subject)} {_of(len(judged) - len(missed), len(judged))} within the bounds of {SCHEDULER}."
     elif held:
         words = f"Held: {_of(len(judged), len(judged))} within the bounds."
     else:
@@ -98,8 +97,12 @@ def _judge(
     return Promise(title, held, words, evidence + more)
 
 
+def _other(subject: str) -> str:
+    return f"this device has the scheduler {subject}, which promises nothing."
+
+
 def _of(part: int, judged: int) -> str:
-    return f"{part} of {_count(judged, 'figure')} {'is' if part == 1 else 'are'}"
+    return f"{part} of {_count(judged, 'figure')} {'is' if 1 in (part, judged) else 'are'}"
 
 
 def _count(number: int, what: str) -> str:

@@ -65,7 +65,7 @@ class Report:
         if outcome.series:
             self.series[case] = outcome.series
         if outcome.note:
-            self.notes[case] = outcome.note
+            self.notes[case if scheduler == self.subject else f"{case} on {scheduler}"] = outcome.note
         self.written += outcome.written
 
     def _add(self, case: str, figure: Figure, scheduler: str, measured: str) -> None:
@@ -93,11 +93,13 @@ class Report:
             raise ValidateError(
                 f"the report has the format {found!r}; this version of ek-validate reads the format {FORMAT}"
             )
-        # A newer version may have further fields.
+        # A newer version may have further fields, here and in rows.
         fields = {k: v for k, v in content.items() if k in Report.__dataclass_fields__ and k != "rows"}
         try:
             _check_types(fields)
-            report = Report(**fields, rows=[Row.from_json(row) for row in content["rows"]])
+            known = {*Row.__dataclass_fields__, "peers"} - {"baselines"}
+            rows = [{k: v for k, v in row.items() if k in known} for row in content["rows"]]
+            report = Report(**fields, rows=[Row.from_json(row) for row in rows])
             report.curves = {
                 case: {name: _points(points) for name, points in curves.items()}
                 for case, curves in report.curves.items()
@@ -122,9 +124,14 @@ def _check_types(fields: dict[str, Any]) -> None:
         wanted = type(getattr(example, name))
         if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
             raise TypeError(f"{name} is {value!r:.40}")
-    for name in ("notes", "skipped"):
-        if not all(isinstance(text, str) for text in fields.get(name, {}).values()):
-            raise TypeError(f"{name} has an entry that is no text")
+    for name, kind in (
+        ("notes", str),
+        ("skipped", str),
+        ("announced", int | float),
+        ("reached", int | float),
+    ):
+        if not all(isinstance(one, kind) for one in fields.get(name, {}).values()):
+            raise TypeError(f"{name} has an entry that is of another type")
     for fact in fields.get("facts", []):
         if not all(isinstance(fact[key], str) for key in ("title", "value", "source", "reason")):
             raise TypeError(f"facts has the entry {fact!r:.40}")

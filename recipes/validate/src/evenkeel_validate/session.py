@@ -67,12 +67,14 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def restore(places: Places, launcher: Launcher, *, forget: bool = False) -> list[str]:
+def restore(
+    places: Places, launcher: Launcher, *, forget: bool = False, name: str = lock.RESTORE
+) -> list[str]:
     """Undo what a validation left behind. Returns what failed. Raises ValidateError if a validation is running.
 
-    FORGET: as of undo.restore().
+    FORGET: as of undo.restore(). NAME: of the holder of the lock.
     """
-    with lock.held(places.lock, lock.RESTORE):
+    with lock.held(places.lock, name):
         return undo.restore(places.journal, places.boot, launcher, forget=forget)
 
 
@@ -245,6 +247,8 @@ class Session:
         with lock.held(self.places.lock, id_):
             if left := undo.restore(self.places.journal, self.places.boot, self.launcher):
                 raise ValidateError(f"an earlier validation left something behind: {'; '.join(left)}")
+            if not self.queue.exists():
+                raise ValidateError(f"the device {self.request.target.disk} was removed")
             if self.subject != made.subject:
                 raise ValidateError(
                     f"the scheduler of {self.request.target.disk} is {self.subject}, and was {made.subject} when the run was"
@@ -277,9 +281,11 @@ class Session:
                 found.ended = now()
                 try:
                     report.save(found, folder)
-                    report_page.save(found, folder, runs.reports(self.places))
                 except OSError as error:
                     self.unsaved = f"the report could not be saved in {folder}: {why(error)}"
+                # `show --html` makes the page again
+                with contextlib.suppress(OSError):
+                    report_page.save(found, folder, runs.reports(self.places))
             return found
 
     def _restored(self, journal: undo.Journal) -> list[str]:
@@ -438,10 +444,8 @@ class Session:
         try:
             with _counted(context.runner, budget, found):
                 outcome = measure.measure(case, context, limit)
-                if (active := self.active) != context.subject:
-                    raise ValidateError(
-                        f"another program set the scheduler {active or 'of the device'} meanwhile"
-                    )
+                if (active := self.active) != context.subject and self.queue.exists():
+                    raise ValidateError(f"another program set the scheduler {active} meanwhile")
         except ValidateError as error:
             # without its file, each case would fail in the same way
             if case.jobs:
@@ -457,8 +461,9 @@ class Session:
             if part < SLOW_PART or time.monotonic() - begin > SLOW_TIME * case.longest:
                 found.reached[name] = round(part * limit) if part < SLOW_PART else limit
         found.add(case.name, outcome, context.subject, now())
-        if context.subject == found.subject and not outcome.disturbed:
-            known.update({(case.name, f.metric): f.value for f in outcome.figures})
+        if context.subject == found.subject:
+            usable = [f for f in outcome.figures if f.metric not in outcome.unusable]
+            known.update({(case.name, f.metric): f.value for f in usable})
 
     def _still_mounted(self) -> None:
         """Raises Stopped if the file system of the test file was unmounted."""
@@ -538,7 +543,7 @@ class Session:
                 journal.folder(folder / priority.FOLDER)
                 for path in priority.paths(folder / priority.FOLDER):
                     journal.file(path)
-        target.mark(where)
+        target.mark(where, wanted[0][1])
         for path, size in wanted:
             self._say(f"writing {size / 1e6:.0f} MB to {path}")
             first = where.first if path == where.path else 0

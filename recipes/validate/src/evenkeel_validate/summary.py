@@ -47,26 +47,29 @@ def sentences(report: "Report") -> list[str]:
 def worst(rows: Sequence[Row]) -> dict[str, Row]:
     """The rows by id. Of a case that was measured in several turns, the one that a buyer must know: the worst figure.
 
-    The rates of a stream of writes belong together. So all of its rows are those of the turn that ended slowest.
+    Where the rate of a stream falls is what the first turn with a fall has found: later turns begin after it.
     """
-    last = {
-        TURN.sub("", r.id): r for r in sorted(rows, key=lambda r: -r.value) if r.id.endswith(".last-mbps")
-    }
     found: dict[str, Row] = {}
+    fell = next((row.id.rpartition(".")[0] for row in rows if row.id.endswith(".fast-cache")), "")
     for row in rows:
         id_ = TURN.sub("", row.id)
-        slowest = last.get(f"{id_.rpartition('.')[0]}.last-mbps")
-        if slowest:
-            if slowest.id.rpartition(".")[0] == row.id.rpartition(".")[0]:
+        case, _, metric = row.id.rpartition(".")
+        if metric in ("first-mbps", "fast-cache"):
+            if case == fell or (not fell and id_ not in found):
                 found[id_] = row
         elif id_ not in found or _rank(row) > _rank(found[id_]):
             found[id_] = row
     return found
 
 
-def _rank(row: Row) -> tuple[bool, float]:
-    """The worse a figure is, the larger: one that misses its bound first."""
-    return row.holds() is False, -row.value if row.better == "higher" else row.value
+def _rank(row: Row) -> tuple[bool, bool, float]:
+    """The worse a figure is, the larger: one that misses its bound first, and one without a bound last."""
+    if isinstance(row.target, tuple):
+        low, high = row.target
+        how = max(low - row.value, row.value - high)
+    else:
+        how = -row.value if row.better == "higher" else row.value
+    return row.holds() is False, row.target is not None, how
 
 
 def _rates(report: "Report", rows: dict[str, Row]) -> str:
@@ -137,7 +140,12 @@ def _shares(rows: dict[str, Row]) -> str:
 
 
 def _stalls(rows: dict[str, Row]) -> str:
-    counts = {id_: r for id_, r in rows.items() if id_.startswith("stall.") and id_.endswith(".count")}
+    # a player that played for a moment only was not judged, and says nothing if it did not stop
+    counts = {
+        id_: r
+        for id_, r in rows.items()
+        if id_.startswith("stall.") and id_.endswith(".count") and (r.value or r.target is not None)
+    }
     if not counts:
         return ""
     bad = [id_ for id_, r in counts.items() if r.value]

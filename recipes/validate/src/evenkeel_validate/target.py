@@ -25,8 +25,10 @@ FOLDER = ".ek-validate"
 FILE = "data"
 # Partitions and devices: the bytes at the beginning that stay as they are.
 BLANK = MB
-# ek-validate has written the partition before. These bytes are the last block of its first MiB.
-MARK = b"ek-validate overwrites this partition.\n".ljust(4096, b"\0")
+# The last block of the first MiB of a partition that ek-validate has written before: how far it may overwrite the partition
+# without reading it. The number of bytes follows.
+MARK = b"ek-validate overwrites this partition up to byte "
+MARK_BYTES = 4096
 ERASED = (b"\0", b"\xff")
 TargetKind = Literal["file", "partition", "device"]
 # file systems that have no device of their own
@@ -140,7 +142,11 @@ def of_device(
         raise ValidateError(f"{path} has {has / 1e6:.0f} MB; at least 16 MiB are needed")
     _keep(path, found.st_rdev)
     spare = partition and not destroy
-    if spare and not blank(path, size):
+    try:
+        free = not spare or blank(path, size)
+    except OSError as error:
+        raise ValidateError(f"cannot read {path}: {why(error)}. Nothing was written") from error
+    if not free:
         raise ValidateError(
             f"{path} has data. ek-validate overwrites only a blank partition. If you do not need the data, give"
             f" --destroy {path} twice"
@@ -187,21 +193,23 @@ def _keep(path: Path, number: int) -> None:
 def blank(path: Path, size: int) -> bool:
     """Whether the bytes that a run of SIZE bytes would overwrite, and the first and the last MiB, have no data.
 
-    Blank are bytes of 0x00, or of 0xff (erased flash). If MARK says that ek-validate has written the partition before, only
-    its first and last MiB must be blank.
+    Blank are bytes of 0x00, or of 0xff (erased flash). What MARK says that ek-validate has written is not read. Raises OSError.
     """
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         end = os.lseek(fd, 0, os.SEEK_END)
         head = os.pread(fd, BLANK, 0)
-        marked = head.endswith(MARK)
+        known = _marked(head)
+        if known:
+            head = head[:-MARK_BYTES]
         # file systems have their superblocks in the first MiB, RAID and GPT also in the last
-        ends = (head.removesuffix(MARK), os.pread(fd, BLANK, max(end - BLANK, 0)))
-        if not all(map(_erased, ends)):
+        if not (_erased(head) and _erased(os.pread(fd, BLANK, max(end - BLANK, 0)))):
             return False
-        parts = range(BLANK, min(BLANK + size, end), BLANK)
-        return marked or all(_erased(os.pread(fd, BLANK, at)) for at in parts)
+        parts = range(max(BLANK, known), min(BLANK + size, end), BLANK)
+        return all(_erased(os.pread(fd, BLANK, at)) for at in parts)
     finally:
+        # it would take the place of files that apps use
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         os.close(fd)
 
 
@@ -209,15 +217,27 @@ def _erased(part: bytes) -> bool:
     return any(part.count(byte) == len(part) for byte in ERASED)
 
 
-def mark(target: Target) -> None:
-    """Write MARK on a spare partition, which a run is about to overwrite. Raises OSError."""
-    if target.spare:
-        fd = os.open(target.path, os.O_WRONLY | os.O_CLOEXEC)
+def _marked(head: bytes) -> int:
+    """The byte up to which ek-validate may overwrite the partition with the first MiB HEAD; 0 without MARK."""
+    block = head[-MARK_BYTES:]
+    number = block.removeprefix(MARK).rstrip(b"\0")
+    return int(number) if block.startswith(MARK) and number.isdigit() else 0
+
+
+def mark(target: Target, size: int) -> None:
+    """Write MARK on a spare partition, of which a run is about to overwrite SIZE bytes. Raises ValidateError."""
+    if not target.spare:
+        return
+    try:
+        fd = os.open(target.path, os.O_RDWR | os.O_CLOEXEC)
         try:
-            os.pwrite(fd, MARK, BLANK - len(MARK))
+            known = max(_marked(os.pread(fd, BLANK, 0)), target.first + size)
+            os.pwrite(fd, MARK + str(known).encode().ljust(MARK_BYTES - len(MARK), b"\0"), BLANK - MARK_BYTES)
             os.fsync(fd)
         finally:
             os.close(fd)
+    except OSError as error:
+        raise ValidateError(f"cannot write {target.path}: {why(error)}") from error
 
 
 def area_bytes(target: Target, file_bytes: int, sys: Path) -> int:

@@ -48,9 +48,13 @@ def _run(arguments: Sequence[str], seconds: float) -> str:
     """What a program prints. Raises ValidateError."""
     try:
         done = subprocess.run(arguments, capture_output=True, text=True, timeout=seconds, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         raise ValidateError(
-            f"cannot run {arguments[0]}: {error}; run this command in the build root"
+            f"cannot run {arguments[0]}: {why(error)}; run this command in the build root"
+        ) from error
+    except subprocess.TimeoutExpired as error:
+        raise ValidateError(
+            f"{arguments[0]} did not end within {seconds:.0f} s; ask about fewer apps"
         ) from error
     if done.returncode:
         raise ValidateError(
