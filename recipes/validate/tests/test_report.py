@@ -498,6 +498,18 @@ def test_the_page_is_self_contained_and_shows_everything() -> None:
     assert "This report is partial" not in text
 
 
+def test_a_long_stream_has_a_line_without_marks_and_few_ticks() -> None:
+    found = empty()
+    few, many = [(float(at), 30.0) for at in range(1, 9)], [(float(at), 30.0) for at in range(1, 145)]
+    drawn = []
+    for points in (few, many):
+        found.add("device.sustained", Outcome([], series=points), "evenkeel", "t")
+        drawn.append(report_page.html(found).count("evenkeel, "))
+    assert drawn == [len(few), 0]
+    ticks = re.findall(r'text-anchor="middle"[^>]*>(\d+)<', report_page.html(found))
+    assert ticks == ["0", "50", "100"]
+
+
 def test_the_page_shows_earlier_runs_of_the_same_device_only() -> None:
     found = empty(rows=[row("device.a.mbps", 5.0)])
     old = empty(rows=[row("device.a.mbps", 4.25)])

@@ -86,6 +86,10 @@ def key(names: Sequence[str], palette: Palette, subject: str) -> Markup:
     return el("ul", *items, class_="key")
 
 
+# With more values on the x axis, a plot marks no single points.
+MOST_MARKS = 24
+
+
 @dataclass(frozen=True)
 class Lines:
     """Several series over one parameter. The subject is drawn last, so that it is on top.
@@ -145,11 +149,14 @@ class Lines:
                 el("line", class_="grid", x1=left, x2=right, y1=y, y2=y),
                 el("text", number(tick), class_="tick", x=left - 5, y=y + 3.5, text_anchor="end"),
             ]
-        for tick in _spaced(xs, to_x):
+        # a curve over time: too many points for marks of their own
+        dense = len(xs) > MOST_MARKS
+        ticks = to_x.ticks(5) if dense else xs
+        for tick in ticks if dense else _spaced(xs, to_x):
             drawn.append(
                 el("text", number(tick), class_="tick", x=to_x(tick), y=bottom + 15, text_anchor="middle")
             )
-        drawn += [el("line", class_="axis", x1=to_x(x), x2=to_x(x), y1=bottom, y2=bottom + 4) for x in xs]
+        drawn += [el("line", class_="axis", x1=to_x(x), x2=to_x(x), y1=bottom, y2=bottom + 4) for x in ticks]
         drawn += [
             el("line", class_="axis", x1=left, x2=right, y1=bottom, y2=bottom),
             el("text", self.x_axis, class_="label", x=(left + right) / 2, y=height - 7, text_anchor="middle"),
@@ -173,6 +180,7 @@ class Lines:
             drawn += [
                 marker(palette.index(name), to_x(x), to_y(y), css, f"{name}, {number(x)}: {number(y)}")
                 for x, y in points
+                if not dense
             ]
             labels.append((to_y(points[-1][1]), name, css))
         if self.ideal:

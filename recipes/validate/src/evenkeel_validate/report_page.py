@@ -26,7 +26,7 @@ def html(report: Report, earlier: Sequence[Report] = ()) -> str:
     """The page as text. EARLIER: other reports, of any time and device, the latest first."""
     curves = {(case, report.kernel): points for case, points in report.curves.items()}
     meta = {
-        "device": f"{report.target.get('where', '')} ({report.target.get('model', '')})",
+        "device": " of ".join(filter(None, (str(report.target.get(key, "")) for key in ("where", "model")))),
         "state": report.state if not report.reason else f"{report.state.upper()}: {report.reason}",
         "profile": report.profile,
         "scheduler": report.subject,

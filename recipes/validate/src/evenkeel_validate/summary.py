@@ -168,7 +168,8 @@ def _sustained(rows: dict[str, Row]) -> str:
     goes_on = f"A long stream of writes goes on at {number(last.value)} MB/s."
     if fast:
         rates = f"{number(first.value)} to {number(last.value)} MB/s"
-        goes_on = f"After {number(fast.value)} GB of writes, the rate falls from {rates}."
+        much = f"{number(fast.value)} GB" if fast.value >= 1 else f"{1000 * fast.value:.0f} MB"
+        goes_on = f"After {much} of writes, the rate falls from {rates}."
     pauses = [
         f"{what} up to {number(row.value / 1000)} ms"
         for what, row in (
