@@ -71,6 +71,7 @@ REPORT = {
     "figures": [{"id": "fair.read.1m.ratio", "value": "2", "wanted": "1.9 to 2.1", "verdict": "held"}],
     "left_out": [],
     "not_restored": [],
+    "notes": [{"case": "promise.three", "text": "It is not judged."}],
 }
 COMPARED = {
     "changed": [{"id": "a", "before": "2", "after": "1", "change": "-50 %", "verdict": "worse"}],
