@@ -41,6 +41,7 @@ RDEPENDS:${PN} = "\
     python3-math \
     python3-mmap \
     python3-msgspec \
+    python3-tomllib \
     util-linux-fallocate \
     util-linux-fstrim \
 "
