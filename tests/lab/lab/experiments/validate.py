@@ -197,7 +197,7 @@ def _told(out: Output) -> list[Figure]:
     found = report(out, "suite")
     broken = any(row.id == "fair.read.30m.ratio" and row.holds() is False for row in found.rows)
     words = " ".join([*summary.sentences(found), *(p.verdict for p in found.promises())])
-    said = "With the scheduler none, it does not hold the ratio 2:1" in words and "promises nothing" in words
+    said = "With the scheduler none, this device does not hold the ratio 2:1" in words and "promises nothing" in words
     return [Figure("told", int(broken and said), "", "higher")]
 
 
