@@ -196,7 +196,7 @@ static bool ek_mode_settled(struct ek_core *c, struct ek_mode *m)
 {
 	if (m->tried[EK_TURNS] < EK_SETTLED_LEAST)
 		return false;
-	/* a reader may have a wrong rate still, because garbage is collected in its turns */
+	/* a reader's rate may still be wrong, because garbage is collected in its turns */
 	return ek_mode_apart(m->last, EK_ONE) < EK_SETTLED ||
 	       (m->same && !(c->hidden.rate && ek_mode_reads(c))) ||
 	       m->tried[EK_TURNS] >= EK_SETTLED_EPOCHS;
