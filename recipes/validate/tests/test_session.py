@@ -621,7 +621,7 @@ def test_a_plan_for_another_scheduler_is_not_run(root: Path, launcher: board.Gro
     made = run.make_plan()
     (root / "sys/block" / board.DISK / "queue/scheduler").write_text("[none] evenkeel\n")
     with pytest.raises(
-        ValidateError, match=r"is none, and was evenkeel when the run was planned; start again"
+        ValidateError, match=r"has the scheduler none, but had evenkeel when the run was planned; start again"
     ):
         run.run(made)
     assert runs.reports(places(root)) == []

@@ -383,7 +383,7 @@ def _latency(case: Case, context: Context, limit: int) -> Outcome:
 
 
 def undecided(bins: Bins, bound: float) -> bool:
-    """Whether p99 of a few reads is above BOUND, and chance alone may have caused it. BINS: number of reads by time in µs."""
+    """Whether p99 of a few reads is above BOUND, and chance alone may have caused it. BOUND is in µs."""
     count = sum(bins.values())
     if count >= MANY_READS or latencies.percentile(bins, PERCENTILES["p99"]) <= bound:
         return False

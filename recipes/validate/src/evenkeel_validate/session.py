@@ -251,7 +251,7 @@ class Session:
                 raise ValidateError(f"the device {self.request.target.disk} was removed")
             if self.subject != made.subject:
                 raise ValidateError(
-                    f"the scheduler of {self.request.target.disk} is {self.subject}, and was {made.subject} when the run was"
+                    f"{self.request.target.disk} has the scheduler {self.subject}, but had {made.subject} when the run was"
                     " planned; start again"
                 )
             runs.forget_end(self.places)
