@@ -112,7 +112,8 @@ def _check_preset(experiment: Experiment) -> None:
     device = experiment.device
     if device and device.name.startswith("flashsim") and (found := _PRESET.search(device.setup)):
         presets = known_presets()
-        if found.group(1) not in presets:
+        # without a preset, all parameters are the experiment's own, as of a fitted device
+        if found.group(1) and found.group(1) not in presets:
             raise LabError(f"no flash preset {found.group(1)!r}; there are {', '.join(presets)}")
 
 

@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "recipes/validate/s
 
 from evenkeel_report.lookup import Rows
 from evenkeel_report.row import Row
-from evenkeel_validate import cases
+from evenkeel_validate import cases, whatif
 from evenkeel_validate.report import Report
-from lab import experiments, targets
+from lab import experiments, runner, targets
 from lab.experiments import validate
-from lab.model import Output
+from lab.model import Experiment, LabError, Output, flashsim
 
 KNOWN = experiments.load()
 PAIRS = {
@@ -130,3 +130,15 @@ def test_each_bound_belongs_to_an_experiment() -> None:
     wanted = targets.load()
     for name in ("validate.none", *(f"validate.model.{preset}" for preset in validate.PAIRS)):
         assert any(entry.of(name) for entry in wanted.entries), name
+
+
+def test_a_fitted_device_needs_no_preset(tmp_path: Path) -> None:
+    """The README of ek-validate says how an experiment takes the parameters that `ek-validate model` has fitted."""
+    path = tmp_path / "measured.toml"
+    path.write_text('[measured]\nabout = "x"\nset = "channels=1,dies=4"\n')
+    device = flashsim("", **whatif.read(path).params)
+    assert "channels=1,dies=4" in device.setup
+    one = Experiment("a.b", "", "", list, device=device)  # type: ignore[arg-type]
+    runner._check_preset(one)
+    with pytest.raises(LabError, match="no flash preset 'absent'"):
+        runner._check_preset(replace(one, device=flashsim("absent")))
